@@ -1,0 +1,55 @@
+# What CI runs is what a person runs. `make` alone says what there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help install demo test test-core check format lock bench clean
+
+help:
+	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
+	@echo "make test       every test, on real engines that it starts and stops itself"
+	@echo "make test-core  the tests that need no server: Python and Java only"
+	@echo "make check      ruff, formatting, mypy"
+	@echo "make bench      how fast it is, on this machine"
+	@echo "make lock       resolve the locked versions anew"
+	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
+
+# The lock names every package with its hashes; uv reads it many times faster than pip.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@echo "Installing the locked Python packages (about 700 MB, most of it Spark) into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+install: $(VENV)/.installed
+
+demo: install
+	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
+
+test: install
+	$(BIN)/python -m pytest
+
+test-core: install
+	$(BIN)/python -m pytest tests/unit tests/properties tests/flows
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m tests.benchmarks.street
+
+lock:
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --all-extras \
+		--python-version 3.11 pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,63 @@
+"""Keep an Iceberg table in step with data: plain values in and out, every change a compare-and-set.
+
+lake = connect(Connection("http://localhost:8181"))
+ensure_namespace(lake, "iot")
+create_table(lake, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
+open_branch(lake, "iot.sensors", "landing_1")
+staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
+publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
+"""
+
+from catalog.connection import Lake, connect
+from catalog.errors import (
+    BranchGone,
+    CatalogError,
+    Conflict,
+    Denied,
+    NamespaceMissing,
+    OutcomeUnknown,
+    Refused,
+    TableMissing,
+    Unreachable,
+)
+from catalog.evolution import add_columns
+from catalog.namespaces import ensure_namespace
+from catalog.publication import align_branch, drop_branches, head, open_branch, publish
+from catalog.registration import create_table, load
+from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
+from catalog.staging import append_rows, restage
+from catalog.typenames import canonical
+
+__all__ = [
+    "BranchGone",
+    "CatalogError",
+    "Column",
+    "Conflict",
+    "Connection",
+    "Denied",
+    "Lake",
+    "NamespaceMissing",
+    "OutcomeUnknown",
+    "Partition",
+    "Refused",
+    "Snapshot",
+    "Sort",
+    "Staged",
+    "TableMissing",
+    "TableSpec",
+    "TableState",
+    "Unreachable",
+    "add_columns",
+    "align_branch",
+    "append_rows",
+    "canonical",
+    "connect",
+    "create_table",
+    "drop_branches",
+    "ensure_namespace",
+    "head",
+    "load",
+    "open_branch",
+    "publish",
+    "restage",
+]

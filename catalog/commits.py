@@ -1,0 +1,79 @@
+"""One compare-and-set on a table: sent once, never again behind our back.
+
+pyiceberg's own transactions repeat a refused append on top of whatever is there by then (since 0.12), which
+would turn every requirement of ours into a wish; so the requests are put together here and sent directly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from catalog.connection import Lake
+from catalog.specs import TableState
+from catalog.states import state_from
+
+Updates = tuple[TableUpdate, ...]
+Requirements = tuple[TableRequirement, ...]
+
+
+def commit(lake: Lake, table: Table, what: str, requirements: Requirements, updates: Updates) -> TableState:
+    """Send the updates under the requirements, once.
+
+    Conflict when a requirement did not hold, OutcomeUnknown without an answer.
+    """
+    name = ".".join(table.name())
+    # A table dropped and made again under the same name is another table.
+    same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
+    with lake.calling(f"{what} of table {name}", committing=True):
+        answer = lake.pyiceberg.commit_table(table, (same_table, *requirements), updates)
+    return state_from(name, answer.metadata, answer.metadata_location)
+
+
+def still(ref: str, snapshot: int | None) -> TableRequirement:
+    """Require that the ref is at the snapshot; None: that there is no such ref."""
+    return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot})
+
+
+def move(ref: str, snapshot: int) -> TableUpdate:
+    """Set the branch to the snapshot, making it where it is missing."""
+    return SetSnapshotRefUpdate.model_validate(
+        {"ref-name": ref, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
+    )
+
+
+def remove(ref: str) -> TableUpdate:
+    """Drop the ref."""
+    return RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
+
+
+@dataclass(frozen=True)
+class Append:
+    """A snapshot on top of main that waits to be put on a branch."""
+
+    snapshot: int
+    updates: Updates
+
+
+def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[str, str]) -> Append:
+    """Write the manifests of a snapshot that adds the files to main's head; no ref points to it yet.
+
+    They stay where they are should the commit be refused: a refusal may be a proxy's that repeated a request
+    which had been heard, and a snapshot without its manifests is a broken table. Orphans are maintenance's.
+    """
+    # Without a branch pyiceberg builds upon main and sets no ref.
+    producer = table.transaction().update_snapshot(dict(summary), branch=None).fast_append()
+    for file in files:
+        producer.append_data_file(file)
+    updates, _ = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats
+    return Append(producer.snapshot_id, updates)

@@ -1,0 +1,160 @@
+"""What a catalog can answer, as exceptions; each leaf says what is known to have happened.
+
+CatalogError
+├── Unreachable          nobody answered, or not now: the same call may work later
+├── Denied               the catalog knows us not, or forbids it
+├── TableMissing
+├── NamespaceMissing
+├── Conflict             a compare-and-set was refused: nothing of ours is visible
+│   └── BranchGone       because our branch was dropped: a newer writer has taken over
+├── OutcomeUnknown       a commit was sent and no certain answer came back
+└── Refused              the request itself is wrong: the same call will never work
+
+Messages are one sentence and hold no secret: what a server says is cut, stripped of what `secrets` names,
+and its own exception is not chained where it would show more.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import requests
+from pydantic import ValidationError as UnreadableAnswer
+from pyiceberg import exceptions as iceberg
+from urllib3 import exceptions as urllib3
+
+
+class CatalogError(Exception):
+    """Anything that went wrong between us and the catalog."""
+
+
+class Unreachable(CatalogError):
+    """Nobody answered, or only to say "not now"."""
+
+
+class Denied(CatalogError):
+    """The catalog answered 401, 403 or 419."""
+
+
+class TableMissing(CatalogError):
+    """There is no such table."""
+
+
+class NamespaceMissing(CatalogError):
+    """There is no such namespace."""
+
+
+class Conflict(CatalogError):
+    """A compare-and-set was refused: nothing of ours is visible."""
+
+
+class BranchGone(Conflict):
+    """The branch that we write to is not there any more: whoever dropped it has taken over."""
+
+
+class OutcomeUnknown(CatalogError):
+    """A commit was sent, and whether it took effect cannot be told."""
+
+
+class Refused(CatalogError):
+    """The catalog, or the table's format, refuses this as wrong."""
+
+
+# A body's length of HTML from a proxy is no sentence.
+_LONGEST = 300
+_CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
+_NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 404, 429, 500, 501
+_BY_STATUS: dict[int, type[CatalogError]] = {
+    401: Denied,
+    403: Denied,
+    409: Conflict,
+    419: Denied,
+    _TOO_MANY_REQUESTS: Unreachable,
+    _NOT_IMPLEMENTED: Refused,
+}
+_BY_TYPE: tuple[tuple[type[Exception], type[CatalogError]], ...] = (
+    (iceberg.NoSuchTableError, TableMissing),
+    (iceberg.NoSuchNamespaceError, NamespaceMissing),
+    (iceberg.CommitFailedException, Conflict),
+    (iceberg.OAuthError, Denied),
+    (PermissionError, Denied),
+    # What is not HTTP and not a mistake in the values is the warehouse's storage.
+    (OSError, Unreachable),
+    (Exception, Refused),
+)
+_EXPECTED: tuple[type[Exception], ...] = (
+    *(kind for kind, _ in _BY_TYPE[:-1]),
+    iceberg.NamespaceAlreadyExistsError,
+    iceberg.NoSuchIdentifierError,
+    iceberg.RESTError,
+    iceberg.TableAlreadyExistsError,
+    iceberg.ValidationError,
+    iceberg.ValidationException,
+    requests.RequestException,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+)
+
+
+@contextmanager
+def translated(what: str, secrets: Collection[str] = (), *, committing: bool = False) -> Iterator[None]:
+    """Turn what pyiceberg and requests raise into this module's exceptions.
+
+    `committing`: a commit is on its way, so an answer that does not come leaves its outcome open.
+    """
+    try:
+        yield
+    except CatalogError:
+        raise
+    except _EXPECTED as error:
+        kind = _kind(error, committing=committing)
+        raise kind(f"{what}: {_reason(error, secrets)}") from None
+
+
+def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
+    status = _status(error)
+    if status is None and isinstance(error, requests.RequestException) and not isinstance(error, ValueError):
+        return OutcomeUnknown if committing and not _never_sent(error) else Unreachable
+    if isinstance(error, UnreadableAnswer):
+        return OutcomeUnknown if committing else Refused
+    if committing and status == _NOT_FOUND:
+        return TableMissing
+    if status is not None and status not in _BY_STATUS and status >= _SERVER_ERROR:
+        return OutcomeUnknown if committing else Unreachable
+    by_type = next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
+    return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
+
+
+def _status(error: Exception) -> int | None:
+    http_error = error if isinstance(error, requests.HTTPError) else error.__cause__
+    response = getattr(http_error, "response", None)
+    return None if response is None else int(response.status_code)
+
+
+def _never_sent(error: requests.RequestException) -> bool:
+    if isinstance(error, requests.ConnectTimeout):
+        return True
+    return isinstance(_root(error), urllib3.NewConnectionError)
+
+
+def _root(error: Exception) -> object:
+    """Give what urllib3 found, below requests' and its own wrapping, whose texts repeat the whole URL."""
+    inner = error.args[0] if error.args else error
+    return getattr(inner, "reason", inner)
+
+
+def _reason(error: Exception, secrets: Collection[str]) -> str:
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, UnreadableAnswer):
+        return "the answer is not one of an Iceberg REST catalog"
+    text = str(_root(error)) if isinstance(error, requests.RequestException) else str(error)
+    return redacted(" ".join(text.split()), secrets)[:_LONGEST] or type(error).__name__
+
+
+def redacted(text: str, secrets: Collection[str]) -> str:
+    """Give the text without the secrets and without what looks like a credential in a header or a URL."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return _CREDENTIALS.sub(lambda found: f"{found[1] or ''}***", text)

@@ -1,0 +1,39 @@
+"""Namespaces: made when needed, level by level."""
+
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchNamespaceError
+
+from catalog.attempts import patiently
+from catalog.connection import Lake
+from catalog.errors import Refused, Unreachable
+
+
+def ensure_namespace(lake: Lake, namespace: str) -> None:
+    """Make the namespace and those above it where they are missing; many may do so at once."""
+    parts = tuple(namespace.split("."))
+    if not all(parts):
+        raise Refused(f"{namespace!r} is no namespace's name")
+    for depth in range(1, len(parts) + 1):
+        for last in patiently():
+            try:
+                _ensure(lake, parts[:depth])
+                break
+            except Unreachable:
+                # Of two that insert at once, some catalogs answer one with an internal error.
+                if last:
+                    raise
+
+
+def _ensure(lake: Lake, parts: tuple[str, ...]) -> None:
+    name = ".".join(parts)
+    with lake.calling(f"making namespace {name}"):
+        try:
+            # Looked for first: not everybody who may use a namespace may make one.
+            lake.pyiceberg.load_namespace_properties(parts)
+        except NoSuchNamespaceError:
+            pass
+        else:
+            return
+        try:
+            lake.pyiceberg.create_namespace(parts)
+        except NamespaceAlreadyExistsError:
+            return

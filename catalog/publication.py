@@ -1,0 +1,149 @@
+"""A writer's branch, and what it holds set upon main: every step a compare-and-set.
+
+A writer stages on a branch of its own and publishes by moving main there. Main moves only when it is still
+where the staged snapshot was built, and only while the branch is still there: a newer writer that drops the
+branch fences the older one for good.
+"""
+
+from collections.abc import Sequence
+
+from catalog.attempts import patiently
+from catalog.commits import append_onto_main, commit, move, remove, still
+from catalog.connection import Lake
+from catalog.errors import BranchGone, CatalogError, Conflict, OutcomeUnknown, Unreachable
+from catalog.specs import TableState
+from catalog.states import state_of
+
+_MAIN = "main"
+
+
+def head(lake: Lake, name: str, ref: str = _MAIN) -> int | None:
+    """Give the snapshot that the ref points to; None where there is no such ref."""
+    return lake.state(name).refs.get(ref)
+
+
+def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
+    """Make the branch at main's head and drop the others with the same commit; Conflict where it exists.
+
+    Without any snapshot there is nothing to point to: the branch then gets an empty one, main stays unset.
+    An OutcomeUnknown is passed on: whether a branch of this name is ours or another's cannot be told.
+    """
+    _not_main(branch, *drop)
+    for last in patiently():
+        table = lake.table(name)
+        state = state_of(table)
+        if branch in state.refs:
+            raise Conflict(f"opening branch {branch} of table {name}: it exists already")
+        updates = [remove(ref) for ref in drop if ref in state.refs]
+        if state.main is None:
+            with lake.calling(f"opening branch {branch} of table {name}"):
+                empty = append_onto_main(table, (), {})
+            updates += [*empty.updates, move(branch, empty.snapshot)]
+        else:
+            updates.append(move(branch, state.main))
+        requirements = (still(branch, None), still(_MAIN, state.main))
+        try:
+            return commit(lake, table, f"opening branch {branch}", requirements, tuple(updates))
+        except Conflict:
+            # Main may just have moved; whether the branch was taken is seen at the next look.
+            if last:
+                raise
+    raise AssertionError
+
+
+def drop_branches(lake: Lake, name: str, branches: Sequence[str]) -> TableState:
+    """Drop those of the branches that exist."""
+    _not_main(*branches)
+    for last in patiently():
+        table = lake.table(name)
+        state = state_of(table)
+        found = tuple(remove(ref) for ref in branches if ref in state.refs)
+        if not found:
+            return state
+        try:
+            return commit(lake, table, "dropping branches", (), found)
+        except (Conflict, OutcomeUnknown):
+            if last:
+                raise
+    raise AssertionError
+
+
+def align_branch(lake: Lake, name: str, branch: str) -> TableState:
+    """Set the branch to main's head before the next landing; what it held unpublished is left behind.
+
+    Needed once somebody else has committed: a snapshot built on an older head can not be published.
+    """
+    _not_main(branch)
+    for last in patiently():
+        table = lake.table(name)
+        state = state_of(table)
+        if branch not in state.refs:
+            raise BranchGone(f"aligning branch {branch} of table {name}: it is not there any more")
+        at = state.refs[branch]
+        if state.main is None or at == state.main:
+            return state
+        try:
+            requirements = (still(branch, at), still(_MAIN, state.main))
+            return commit(lake, table, f"aligning branch {branch}", requirements, (move(branch, state.main),))
+        except (Conflict, OutcomeUnknown):
+            if last:
+                raise
+    raise AssertionError
+
+
+def publish(lake: Lake, name: str, branch: str, staged: int, parent: int | None) -> TableState:
+    """Move main from `parent` to `staged`, which the branch must still point to.
+
+    Safe to repeat. A refusal or a missing answer is settled by looking whether main's history holds `staged`:
+    if it does, this succeeded; if it provably does not, Conflict (BranchGone when the branch was dropped); if
+    nobody can say, OutcomeUnknown. A request that was lost may still arrive after a Conflict: it is fenced as
+    soon as the branch has moved or gone, and `restage` looks before it moves it.
+    """
+    _not_main(branch)
+    what = f"publishing {staged}"
+    table = lake.table(name)
+    state = state_of(table)
+    if state.contains(staged):
+        return state
+    if staged in state.snapshots and not _descends(state, staged, parent):
+        # Main would lose what lies between: this must not even be tried.
+        raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so it must be staged again")
+    requirements = (still(_MAIN, parent), still(branch, staged))
+    try:
+        return commit(lake, table, what, requirements, (move(_MAIN, staged),))
+    except (Conflict, OutcomeUnknown) as failure:
+        # Also after a refusal: a proxy that repeats a request gets the refusal of its second.
+        return _settled(lake, name, branch, staged, failure)
+
+
+def _descends(state: TableState, staged: int, parent: int | None) -> bool:
+    return parent is None or any(snapshot.id == parent for snapshot in state.lineage(staged))
+
+
+def _settled(lake: Lake, name: str, branch: str, staged: int, failure: CatalogError) -> TableState:
+    state = _looked_up(lake, name, failure)
+    published = state.contains(staged)
+    if published:
+        return state
+    if published is None:
+        raise OutcomeUnknown(f"{failure}; the history that could tell has been expired") from failure
+    if branch not in state.refs:
+        raise BranchGone(f"publishing {staged} of table {name}: branch {branch} is not there any more") from failure
+    if isinstance(failure, Conflict):
+        raise failure
+    raise Conflict(f"{failure}; main does not hold it") from failure
+
+
+def _looked_up(lake: Lake, name: str, failure: CatalogError) -> TableState:
+    for last in patiently():
+        try:
+            return lake.state(name)
+        except Unreachable as silence:
+            if last:
+                raise OutcomeUnknown(f"{failure}; and looking it up: {silence}") from failure
+    raise AssertionError
+
+
+def _not_main(*branches: str) -> None:
+    if _MAIN in branches:
+        raise ValueError("main is no writer's branch")

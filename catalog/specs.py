@@ -1,0 +1,184 @@
+"""What is declared about a table and what is found of it: plain values, no pyiceberg."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+_TERM = re.compile(r"(?P<function>[A-Za-z]+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)")
+_NAMED = re.compile(r"(?P<term>.+?)\s+as\s+(?P<name>\S+)", re.IGNORECASE)
+_PLAIN = ("year", "month", "day", "hour", "void")
+_NUMBERED = ("bucket", "truncate")
+_UNDERSTOOD = (
+    "understood are column, year(column), month(column), day(column), hour(column), bucket(16, column) "
+    "and truncate(4, column)"
+)
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where a REST catalog is and how to be let in; shows neither token nor the properties' values."""
+
+    uri: str
+    warehouse: str | None = None
+    token: str | None = field(default=None, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    connect_timeout: float = 5.0
+    read_timeout: float = 60.0
+
+    def __repr__(self) -> str:
+        # A URI may carry user and password, and any property may be a credential.
+        uri = re.sub(r"(?<=://)[^/@]+@", f"{_HIDDEN}@", self.uri)
+        properties = dict.fromkeys(self.properties, _HIDDEN)
+        return f"Connection(uri={uri!r}, warehouse={self.warehouse!r}, properties={properties!r})"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; `type` is Iceberg's text, such as `long` or `struct<lat: double, tags: list<string>>`."""
+
+    name: str
+    type: str
+    required: bool = False
+    doc: str | None = None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition field; `transform` is Iceberg's text, such as `day` or `bucket[16]`."""
+
+    column: str
+    transform: str = "identity"
+    name: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `location`, `day(event_time)`, `bucket(16, id)` or `truncate(4, name) as prefix`."""
+        named = _NAMED.fullmatch(text.strip())
+        term, name = (named["term"], named["name"]) if named else (text.strip(), None)
+        column, transform = _parsed_term(term)
+        return cls(column, transform, name)
+
+    def __str__(self) -> str:
+        named = f" as {self.name}" if self.name else ""
+        if self.transform == "identity":
+            return f"{self.column}{named}"
+        function, _, number = self.transform.removesuffix("]").partition("[")
+        return f"{function}({f'{number}, ' if number else ''}{self.column}){named}"
+
+
+def _parsed_term(text: str) -> tuple[str, str]:
+    found = _TERM.fullmatch(text)
+    if found is None:
+        if not text or set(text) & set("(),"):
+            raise ValueError(f"{text!r} is no partition field: {_UNDERSTOOD}")
+        return text, "identity"
+    function = found["function"].lower()
+    # Spark says days(ts) where Iceberg says day(ts).
+    function = function.removesuffix("s") if function.removesuffix("s") in _PLAIN else function
+    if function in _PLAIN and found["number"] is None:
+        return found["column"], function
+    if function in _NUMBERED and int(found["number"] or 0) > 0:
+        return found["column"], f"{function}[{int(found['number'])}]"
+    raise ValueError(f"{text!r} is no partition field: {_UNDERSTOOD}")
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A sort field; `column` may also be a term such as `day(event_time)`."""
+
+    column: str
+    descending: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `ts`, `ts asc` or `ts desc`."""
+        column, _, direction = text.strip().rpartition(" ")
+        if column and direction.lower() in {"asc", "desc"}:
+            return cls(column.strip(), direction.lower() == "desc")
+        if not text.strip():
+            raise ValueError("an empty text is no sort field: understood are 'column', 'column asc', 'column desc'")
+        return cls(text.strip())
+
+    def __str__(self) -> str:
+        return f"{self.column} desc" if self.descending else self.column
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table as it should be; `name` is `namespace.table`, nested namespaces dotted."""
+
+    name: str
+    columns: tuple[Column, ...]
+    partitions: tuple[Partition, ...] = ()
+    sort: tuple[Sort, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One commit of a table."""
+
+    id: int
+    parent: int | None
+    sequence: int
+    timestamp_ms: int
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A snapshot that waits on a branch, and the head of main that it was built upon."""
+
+    snapshot: int
+    parent: int | None
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A table as it was at one moment."""
+
+    name: str
+    uuid: str
+    location: str
+    format_version: int
+    schema_id: int
+    columns: tuple[Column, ...]
+    partitions: tuple[Partition, ...]
+    sort: tuple[Sort, ...]
+    properties: Mapping[str, str]
+    refs: Mapping[str, int]
+    snapshots: Mapping[int, Snapshot]
+    metadata_location: str
+
+    @property
+    def main(self) -> int | None:
+        """Give the head of main; None before the first commit."""
+        return self.refs.get("main")
+
+    def ancestors(self, ref: str = "main") -> Iterator[Snapshot]:
+        """Walk back from the ref's head, newest first, until the first commit or where history was pruned."""
+        return self.lineage(self.refs.get(ref))
+
+    def lineage(self, snapshot: int | None) -> Iterator[Snapshot]:
+        """Walk back from a snapshot, itself first."""
+        while snapshot is not None and (found := self.snapshots.get(snapshot)):
+            yield found
+            snapshot = found.parent
+
+    def history_complete(self, ref: str = "main") -> bool:
+        """Tell whether the walk reaches the first commit; False where a parent has been expired."""
+        walked = list(self.ancestors(ref))
+        return walked[-1].parent is None if walked else ref not in self.refs
+
+    def contains(self, snapshot: int, ref: str = "main") -> bool | None:
+        """Tell whether the ref's history holds the snapshot; None where too much was pruned to tell."""
+        sought = self.snapshots.get(snapshot)
+        for ancestor in self.ancestors(ref):
+            if ancestor.id == snapshot:
+                return True
+            # Sequence numbers only grow along a history: nothing older can descend from the sought.
+            if sought and ancestor.sequence < sought.sequence:
+                return False
+        return False if self.history_complete(ref) else None

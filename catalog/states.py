@@ -1,0 +1,123 @@
+"""pyiceberg's tables, schemas and specs as our plain values, and back."""
+
+from dataclasses import replace
+from typing import cast
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import parse_transform
+from pyiceberg.types import NestedField, StructType
+
+from catalog.specs import Column, Partition, Snapshot, Sort, TableSpec, TableState
+from catalog.typenames import parse_type, type_text
+
+# Partition field ids start here by Iceberg's format.
+_FIRST_PARTITION_ID = 1000
+_SUFFIXES = {"identity": "", "truncate": "_trunc", "void": "_null"}
+
+
+def state_of(table: Table) -> TableState:
+    """Give a loaded table as plain values."""
+    return state_from(".".join(table.name()), table.metadata, table.metadata_location)
+
+
+def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
+    """Give a table's metadata as plain values."""
+    schema = metadata.schema()
+    return TableState(
+        name=name,
+        uuid=str(metadata.table_uuid),
+        location=metadata.location,
+        format_version=metadata.format_version,
+        schema_id=metadata.current_schema_id,
+        columns=tuple(_column(field) for field in schema.fields),
+        partitions=tuple(_partition(field, schema) for field in metadata.spec().fields),
+        sort=tuple(_sort(field, schema) for field in metadata.sort_order().fields),
+        properties=dict(metadata.properties),
+        refs={ref: head.snapshot_id for ref, head in metadata.refs.items()},
+        snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in metadata.snapshots},
+        metadata_location=location,
+    )
+
+
+def schema_of(spec: TableSpec) -> Schema:
+    """Give the declared columns as a schema; a catalog numbers the fields anew when it creates the table."""
+    fields = (
+        NestedField(
+            field_id=number,
+            name=column.name,
+            field_type=parse_type(column.type),
+            required=column.required,
+            doc=column.doc,
+        )
+        for number, column in enumerate(spec.columns, start=1)
+    )
+    # Each column's type was numbered by itself.
+    numbered = assign_fresh_schema_ids(StructType(*fields))
+    return Schema(*cast(StructType, numbered).fields, schema_id=0)
+
+
+def partition_spec_of(spec: TableSpec, schema: Schema) -> PartitionSpec:
+    """Give the declared partitions by the schema's ids."""
+    return PartitionSpec(
+        *(
+            PartitionField(
+                source_id=schema.find_field(partition.column).field_id,
+                field_id=number,
+                transform=parse_transform(partition.transform),
+                name=partition.name or default_name(partition),
+            )
+            for number, partition in enumerate(spec.partitions, start=_FIRST_PARTITION_ID)
+        )
+    )
+
+
+def sort_order_of(spec: TableSpec, schema: Schema) -> SortOrder:
+    """Give the declared order by the schema's ids; nulls first when ascending, last when descending."""
+    return SortOrder(*(_sort_field(sort, schema) for sort in spec.sort))
+
+
+def default_name(partition: Partition) -> str:
+    """Name a partition field as Iceberg's own builder and Spark's CREATE TABLE do."""
+    function = partition.transform.partition("[")[0]
+    return partition.column + _SUFFIXES.get(function, f"_{function}")
+
+
+def _column(field: NestedField) -> Column:
+    return Column(field.name, type_text(field.field_type), field.required, field.doc)
+
+
+def _partition(field: PartitionField, schema: Schema) -> Partition:
+    column = schema.find_column_name(field.source_id) or f"#{field.source_id}"
+    partition = Partition(column, str(field.transform))
+    return partition if field.name == default_name(partition) else replace(partition, name=field.name)
+
+
+def _sort(field: SortField, schema: Schema) -> Sort:
+    column = schema.find_column_name(field.source_id) or f"#{field.source_id}"
+    return Sort(str(Partition(column, str(field.transform))), field.direction is SortDirection.DESC)
+
+
+def _sort_field(sort: Sort, schema: Schema) -> SortField:
+    term = Partition.parse(sort.column)
+    return SortField(
+        source_id=schema.find_field(term.column).field_id,
+        transform=parse_transform(term.transform),
+        direction=SortDirection.DESC if sort.descending else SortDirection.ASC,
+        null_order=NullOrder.NULLS_LAST if sort.descending else NullOrder.NULLS_FIRST,
+    )
+
+
+def _snapshot(snapshot: IcebergSnapshot) -> Snapshot:
+    summary = snapshot.summary
+    return Snapshot(
+        id=snapshot.snapshot_id,
+        parent=snapshot.parent_snapshot_id,
+        sequence=snapshot.sequence_number or 0,
+        timestamp_ms=snapshot.timestamp_ms,
+        summary={"operation": summary.operation.value, **summary.additional_properties} if summary else {},
+    )

@@ -1,0 +1,148 @@
+"""The batch record: a row a batch and table, in a table of its own. A second copy, not the guarantee."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.accounting import LANDED, TRIMMED, Tally
+from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.records import Offsets, Range, Reason, Receipt, Token
+from lakehouse_ingest.tables import Column, Lake, Partition, Place, TableSpec
+from lakehouse_ingest.writers.iceberg import FileOptions
+
+PARTITION_TYPE = (
+    "struct<topic: string, partition: int, start: long, end: long, "
+    "received: long, landed: long, dead: long, trimmed: long, absent: long>"
+)
+COLUMNS = (
+    Column("pipeline", "string"),
+    Column("token", "string"),
+    Column("kind", "string", doc="start: an epoch was taken; batch: a landing in one table"),
+    Column("epoch", "long"),
+    Column("batch", "long"),
+    Column("table", "string"),
+    Column("started_at", "timestamptz"),
+    Column("finished_at", "timestamptz"),
+    Column("rows", "long", doc="rows that this batch added to the table"),
+    Column("files", "long"),
+    Column("snapshot_id", "long", doc="null: the batch had nothing for this table"),
+    Column("schema_id", "int"),
+    Column(
+        "partitions",
+        f"list<{PARTITION_TYPE}>",
+        doc="received = landed + dead + trimmed; range = received + absent",
+    ),
+    Column("reasons", "map<string, long>", doc="the dead by reason"),
+    Column("trace_id", "string"),
+)
+
+
+def record_spec(table: str, files: FileOptions) -> TableSpec:
+    return TableSpec(table, COLUMNS, (Partition.parse("day(finished_at)"),), (), files.properties())
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One batch, done: what goes into the record."""
+
+    token: Token
+    batch: Range
+    started_at: dt.datetime
+    tally: Tally
+    receipts: Sequence[Receipt]
+    trace: str = ""
+
+
+class BatchRecord:
+    """Rows gathered, and written every few seconds at most; `complete` moves with each writing."""
+
+    def __init__(self, lake: Lake, place: Place, first: Mark, meant: str, every: float) -> None:
+        self._lake, self._every = lake, every
+        self._mark, self._meant = first, meant
+        self._rows: list[dict[str, Any]] = []
+        self._written = 0.0
+        self.place = place
+
+    @property
+    def complete(self) -> Offsets:
+        return self._mark.complete
+
+    def add(self, landed: Landed) -> None:
+        self._rows += rows_of(landed)
+        following = ledger.highest([self._mark.complete, landed.batch.end])
+        self._mark = Mark(
+            landed.token,
+            self._mark.source,
+            landed.batch.start,
+            following,
+            following,
+            self._mark.settings,
+            landed.trace,
+        )
+        if monotonic() - self._written >= self._every:
+            self.write()
+
+    def started(self, token: Token) -> None:
+        """The first row of an epoch: with it the start map and the settings are kept, whatever comes."""
+        now = dt.datetime.now(dt.UTC)
+        self._rows.append(_row(token, kind="start", started_at=now, finished_at=now))
+        self.write()
+
+    def write(self) -> None:
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant}
+        self.place = self._lake.append(self.place, rows, self._mark, extra)
+        self._written = monotonic()
+
+
+def rows_of(landed: Landed) -> list[dict[str, Any]]:
+    parts = [_partition(at, landed) for at in sorted(landed.batch.end)]
+    return [
+        _row(
+            landed.token,
+            kind="batch",
+            table=receipt.table,
+            started_at=landed.started_at,
+            finished_at=dt.datetime.now(dt.UTC),
+            rows=receipt.rows,
+            files=receipt.files,
+            snapshot_id=receipt.snapshot,
+            schema_id=receipt.schema,
+            partitions=parts,
+            reasons=list(landed.tally.dead.items()),
+            trace_id=landed.trace or None,
+        )
+        for receipt in landed.receipts
+    ]
+
+
+def _row(token: Token, **values: Any) -> dict[str, Any]:
+    known: Mapping[str, Any] = {
+        "pipeline": token.pipeline,
+        "token": str(token),
+        "epoch": token.epoch,
+        "batch": token.batch,
+    }
+    return {**{column.name: None for column in COLUMNS}, **known, **values}
+
+
+def _partition(at: tuple[str, int], landed: Landed) -> dict[str, Any]:
+    counts = landed.tally.counts.get(at, {})
+    start, end = landed.batch.start[at], landed.batch.end[at]
+    received = sum(counts.values())
+    return {
+        "topic": at[0],
+        "partition": at[1],
+        "start": start,
+        "end": end,
+        "received": received,
+        "landed": counts.get(LANDED, 0),
+        "dead": sum(counts.get(str(reason), 0) for reason in Reason),
+        "trimmed": counts.get(TRIMMED, 0),
+        "absent": end - start - received,
+    }

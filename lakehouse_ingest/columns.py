@@ -1,0 +1,136 @@
+"""The columns of a table in three spellings: as declared, as Iceberg keeps them, as Spark reads them.
+
+A value is read in a `wire` type that loses nothing (a timestamp as text, a decimal with all its digits, a
+small integer as a larger one), and then checked against what the column really takes.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql import types as T
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.records import SOURCE
+
+EVENT_TIME = "event_time"
+SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int>"
+
+# Iceberg knows neither 8 and 16 bits nor unsigned integers: these land wider, and keep their range.
+RANGES: dict[str, tuple[str, int, int]] = {
+    "int8": ("int", -(2**7), 2**7 - 1),
+    "int16": ("int", -(2**15), 2**15 - 1),
+    "uint8": ("int", 0, 2**8 - 1),
+    "uint16": ("int", 0, 2**16 - 1),
+    "uint32": ("long", 0, 2**32 - 1),
+    "uint64": ("decimal(20,0)", 0, 2**64 - 1),
+}
+OTHER_NAMES = {
+    "utf8": "string",
+    "int32": "int",
+    "int64": "long",
+    "float32": "float",
+    "float64": "double",
+    "bool": "boolean",
+    "timestamp": "timestamptz",
+    "bigint": "long",
+}
+PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "date", "binary")
+TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """One column of a table, and the field of the record that fills it."""
+
+    name: str
+    field: str
+    iceberg: str
+    required: bool = False
+    low: int | None = None
+    high: int | None = None
+    declared: str = ""
+
+    @property
+    def doc(self) -> str | None:
+        """What the type alone can't say, kept with the column: see `from_table`."""
+        if self.declared:
+            return f"declared {self.declared}"
+        return f"field {self.field}" if self.field and self.field != self.name else None
+
+    @property
+    def spark(self) -> str:
+        return to_spark(self.iceberg)
+
+    @property
+    def wire(self) -> str:
+        if self.iceberg == "timestamptz":
+            return "string"
+        if found := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", self.iceberg):
+            return f"decimal(38,{38 - int(found[1]) + int(found[2])})"
+        return "bigint" if self.low is not None and self.iceberg == "int" else self.spark
+
+
+def declared(name: str, type_name: str, *, required: bool) -> ColumnPlan:
+    """A column from the settings; the type in Iceberg's words or in those of Arrow (`Int8`, `Utf8`)."""
+    lower = re.sub(r"\s+", " ", type_name.strip().lower())
+    if lower in RANGES:
+        iceberg, low, high = RANGES[lower]
+        return ColumnPlan(name, name, iceberg, required, low, high, lower)
+    iceberg = OTHER_NAMES.get(lower, lower)
+    if iceberg not in PLAIN and not re.fullmatch(r"decimal\(\d+, ?\d+\)|(struct|list|map)<.+>", iceberg):
+        known = ", ".join((*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES))
+        raise SettingsRefused(f"the type {type_name!r} of column {name} is not known; there are {known}")
+    # Field names inside a struct keep their case.
+    return ColumnPlan(name, name, type_name.strip() if "<" in iceberg else iceberg.replace(" ", ""), required)
+
+
+def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:
+    """A column of a table that is there; its declared range and its field survive in the doc string."""
+    word, _, rest = (doc or "").partition(" ")
+    if word == "declared" and rest in RANGES:
+        return declared(name, rest, required=required)
+    return ColumnPlan(name, rest if word == "field" and rest else name, iceberg, required)
+
+
+def to_spark(iceberg: str) -> str:
+    """Iceberg's words as Spark's; a word before a colon is a field's name and stays."""
+    return re.sub(
+        r'"(?:[^"]|"")*"|\b[a-z]+\b(?!\s*:)',
+        lambda found: _quoted(found[0]) if found[0][0] == '"' else TO_SPARK.get(found[0], found[0]),
+        iceberg,
+    )
+
+
+def _quoted(text: str) -> str:
+    return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
+
+
+def to_iceberg(kind: T.DataType) -> str | None:
+    """What an inferred type becomes; None for what holds no value yet (only nulls, empty lists, empty objects).
+
+    Numbers with a fraction are doubles, integers beyond 64 bits decimal(38,0), and a field that is now
+    one thing and then another keeps its JSON text.
+    """
+    match kind:
+        case T.StructType():
+            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType))]
+            return "struct<" + ", ".join(f"{_named(name)}: {text}" for name, text in inner) + ">" if inner else None
+        case T.ArrayType():
+            element = to_iceberg(kind.elementType)
+            return f"list<{element}>" if element else None
+        case T.DecimalType():
+            return "double" if kind.scale else "decimal(38,0)"
+        case T.NullType():
+            return None
+    return {"bigint": "long", "double": "double", "boolean": "boolean"}.get(kind.simpleString(), "string")
+
+
+def _named(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def inferred(fields: Iterable[tuple[str, str]], taken: Iterable[str]) -> tuple[ColumnPlan, ...]:
+    """Columns for the fields of the data; a field that would meet a column of ours gets an underscore."""
+    reserved = {SOURCE, *taken}
+    return tuple(ColumnPlan(f"{name}_" if name in reserved else name, name, iceberg) for name, iceberg in fields)

@@ -1,0 +1,1 @@
+"""One file a verb: each is a function that takes settled values and does one thing."""

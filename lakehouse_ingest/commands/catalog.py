@@ -1,0 +1,67 @@
+"""`lakehouse-ingest catalog serve`: the embedded catalog alone, for readers while nothing is ingested."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+
+from rich.console import Console
+
+from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.errors import TryAgain
+
+NEXT = """\
+The catalog of {warehouse} listens at {uri} (process {pid}, log {log}).
+
+  Python   pyiceberg.catalog.load_catalog("lake", type="rest", uri="{uri}").list_namespaces()
+  shell    pyiceberg --uri {uri} list
+  DuckDB   INSTALL iceberg; LOAD iceberg; ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}', \
+AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none'); SHOW ALL TABLES;
+  Spark    --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog \
+--conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri={uri}
+  ingest   lakehouse-ingest run --catalog-uri {uri} --topics …
+
+Ctrl-C ends it."""
+
+
+def serve(warehouse: Path, port: int | None = None, *, jars: Path | None = None) -> None:
+    """Serves until SIGINT or SIGTERM; raises when the catalog ends by itself."""
+    catalog = EmbeddedCatalog(warehouse, port, jars=jars)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    uri = catalog.start()
+    with _asked_to_stop() as asked:
+        try:
+            said = NEXT.format(warehouse=catalog.warehouse, uri=uri, pid=os.getpid(), log=catalog.log)
+            console.print(said)
+            while not asked(0.5):
+                if not catalog.running:
+                    raise TryAgain(f"The catalog's Java process ended by itself: its log is {catalog.log}.")
+        finally:
+            catalog.stop()
+    console.print("The catalog has stopped.")
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[Callable[[float], bool]]:
+    """SIGINT and SIGTERM do nothing but end the wait that is handed out."""
+    # A queue of this kind may be filled by a handler at any moment; an Event can lock up with its own waiter.
+    asked: SimpleQueue[int] = SimpleQueue()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        asked.put(number)
+
+    def wait(seconds: float) -> bool:
+        try:
+            return asked.get(timeout=seconds) is not None
+        except Empty:
+            return False
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield wait
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

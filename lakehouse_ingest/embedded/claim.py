@@ -1,0 +1,134 @@
+"""One process serves a folder: a lock that dies with its holder, and a note for those who come later.
+
+The holder's JVM inherits the lock. So a lock without a living holder is a JVM that is about to end, with the
+port and the files still in its hands: that is waited for. A free lock means that all of them are free.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
+
+LOOPBACK = "127.0.0.1"
+PORTS_TRIED = 100
+PREDECESSOR_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Note:
+    """Who serves a folder, and where: it stays, so that the next one listens at the same place."""
+
+    uri: str
+    port: int
+    pid: int
+    java: int
+
+
+class Claim:
+    """The right to serve a folder, held from `take` to `release`, or to the death of process and JVM."""
+
+    def __init__(self, folder: Path, note: str, refusal: Callable[[str], str]) -> None:
+        """`refusal` makes a sentence of who holds the folder."""
+        self._folder, self._note, self._refusal = folder, folder / note, refusal
+        self._held: int | None = None
+
+    def take(self) -> int:
+        """The open lock, for the JVM to inherit; refused while somebody serves the folder."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as broken:
+            raise SettingsRefused(f"{self._folder} can't be written ({broken}): choose another place.") from broken
+        deadline = time.monotonic() + PREDECESSOR_SECONDS
+        while not _locked(lock):
+            note = self.read()
+            if note is None or alive(note.pid) or time.monotonic() > deadline:
+                os.close(lock)
+                raise SettingsRefused(self._refusal(_holder(note)))
+            time.sleep(0.05)
+        self._held = lock
+        return lock
+
+    def read(self) -> Note | None:
+        try:
+            return Note(**json.loads(self._note.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, note: Note) -> None:
+        fresh = self._note.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(note)) + "\n")
+        fresh.replace(self._note)
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+def choose_port(wanted: int | None, last: Note | None, usual: int) -> int:
+    """The wanted port; without a wish the last one, or the first free one from `usual` on; any for 0."""
+    if wanted == 0:
+        return any_free_port()
+    first = wanted or (last.port if last else usual)
+    if free(first):
+        return first
+    if wanted:
+        raise SettingsRefused(f"Port {wanted} of {LOOPBACK} is taken: choose another, or none to get a free one.")
+    for port in range(usual, usual + PORTS_TRIED):
+        if free(port):
+            return port
+    raise TryAgain(f"No port from {usual} to {usual + PORTS_TRIED - 1} is free on {LOOPBACK}: name one.")
+
+
+def free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and that nobody has waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return True
+    return state != "Z"
+
+
+def any_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(note: Note | None) -> str:
+    if note is None:
+        return "another process that has just started"
+    who = note.pid if alive(note.pid) else note.java
+    return f"process {who} at {note.uri}"

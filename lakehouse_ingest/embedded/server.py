@@ -1,0 +1,108 @@
+"""The life of an embedded server: claim a folder, find a port, start a JVM, build in it, ask it, note it."""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from py4j.protocol import Py4JError
+
+from lakehouse_ingest.embedded.claim import Claim, Note, choose_port
+from lakehouse_ingest.embedded.jvm import Jvm
+from lakehouse_ingest.jars import ensure
+
+HEALTH_SECONDS = 30.0
+
+
+class Server(ABC):
+    """Serves a folder from `start` to `stop`, or to this process's death."""
+
+    kind: ClassVar[str]  # of jars, and how it is called in sentences
+    usual_port: ClassVar[int]
+
+    def __init__(self, folder: Path, port: int | None, jars: Path | None) -> None:
+        self.folder, self.log = folder, folder / f"{self.kind}.log"
+        self._port, self._jars = port, jars
+        self.claim = Claim(folder, f"{self.kind}.json", self._refusal)
+        self._jvm: Jvm | None = None
+
+    def start(self) -> str:
+        """Returns its address once it answers there."""
+        files = ensure(self.kind, folder=self._jars)
+        lock = self.claim.take()
+        try:
+            port = choose_port(self._port, self.claim.read(), self.usual_port)
+            self._jvm = self._java(files, lock)
+            try:
+                self._build(self._jvm, port)
+                self._wait_until_healthy(port)
+            except (Py4JError, OSError) as error:
+                raise self._jvm.failed(error) from error
+            self.claim.write(Note(self._address(port), port, os.getpid(), self._jvm.pid))
+        except BaseException:
+            self.stop()
+            raise
+        return self._address(port)
+
+    def stop(self) -> None:
+        """Twice is once; returns when its process is gone."""
+        jvm, self._jvm = self._jvm, None
+        if jvm is not None:
+            jvm.stop()
+        self.claim.release()
+
+    @property
+    def uri(self) -> str | None:
+        """Where it was served the last time, or is now."""
+        note = self.claim.read()
+        return note.uri if note else None
+
+    @property
+    def running(self) -> bool:
+        return self._jvm is not None and self._jvm.running
+
+    @property
+    def java(self) -> int | None:
+        """The process id of its JVM."""
+        return self._jvm.pid if self._jvm is not None else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @abstractmethod
+    def _refusal(self, holder: str) -> str:
+        """What to tell the one who comes second."""
+
+    @abstractmethod
+    def _address(self, port: int) -> str: ...
+
+    @abstractmethod
+    def _java(self, files: Sequence[Path], lock: int) -> Jvm:
+        """A JVM that inherits the lock."""
+
+    @abstractmethod
+    def _build(self, jvm: Jvm, port: int) -> None:
+        """Starts the server inside the JVM."""
+
+    @abstractmethod
+    def _ask(self, port: int) -> None:
+        """One question that only a healthy server answers; OSError if it doesn't."""
+
+    def _wait_until_healthy(self, port: int) -> None:
+        deadline = time.monotonic() + HEALTH_SECONDS
+        while True:
+            try:
+                return self._ask(port)
+            except OSError:
+                if time.monotonic() > deadline or not self.running:
+                    raise
+            time.sleep(0.05)

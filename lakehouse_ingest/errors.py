@@ -1,0 +1,43 @@
+"""Every error that leaves a stage, by who must act.
+
+    LakehouseError
+    ├── SettingsRefused     the person who wrote the settings
+    ├── NeedsOperator       a person who knows what happened outside: the ledger asks, nothing is guessed
+    │   ├── LedgerUnclear   a table's newest marker can't be found
+    │   ├── SourceChanged   a topic was made anew, went back, or forgot records that we have not read
+    │   ├── TableChanged    a table was replaced or laid out otherwise than the settings say
+    │   └── Superseded      a newer start of the same pipeline has taken over
+    └── TryAgain            plumbing that may come back: waited for with back-off, then given up
+
+A bad record is never an error: it is a value in the `fault` column.
+"""
+
+
+class LakehouseError(Exception):
+    """One sentence for a person, saying what was found and what to do."""
+
+    exit_code = 1
+
+
+class SettingsRefused(LakehouseError):
+    exit_code = 2
+
+
+class NeedsOperator(LakehouseError):
+    exit_code = 3
+
+
+class LedgerUnclear(NeedsOperator): ...
+
+
+class SourceChanged(NeedsOperator): ...
+
+
+class TableChanged(NeedsOperator): ...
+
+
+class Superseded(NeedsOperator): ...
+
+
+class TryAgain(LakehouseError):
+    exit_code = 4

@@ -1,0 +1,18 @@
+"""The locked jars: what Spark, the embedded catalog and the embedded broker are made of.
+
+One Ivy file a kind holds exact versions; `checksums.txt` holds what each file must be. They are fetched once
+into a cache of our own and given to Java as files: resolving at each start costs half a minute and trusts the
+network.
+"""
+
+from lakehouse_ingest.jars.fetch import (
+    KINDS,
+    Step,
+    cache_folder,
+    ensure,
+    jars_folder_from,
+    present,
+    remove_cache,
+)
+
+__all__ = ["KINDS", "Step", "cache_folder", "ensure", "jars_folder_from", "present", "remove_cache"]

@@ -1,0 +1,183 @@
+"""What the tables know: which offsets each of them holds, written into its own snapshots.
+
+A commit carries a mark for each pipeline that feeds the table, its own one new and the others as they
+were, so the newest mark among main's ancestors says all. `next` is where the table goes on; `complete` is
+the map below which every landing of every table of the pipeline is done. A start takes the maximum of
+`complete`; a table's own place is the maximum of both.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse_ingest.errors import LedgerUnclear
+from lakehouse_ingest.records import Offsets, Range, Token
+
+FORMAT = 1
+PREFIX = "lakehouse."
+MARK = f"{PREFIX}mark."  # followed by the pipeline's name
+SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
+
+Summary = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SourceIdentity:
+    """A topic's name can be given again; its id and its cluster's can't."""
+
+    cluster: str = ""
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One pipeline's position in one table, as a commit carries it."""
+
+    token: Token
+    source: SourceIdentity
+    start: Offsets
+    next: Offsets
+    complete: Offsets
+    settings: str = ""
+    trace: str = ""
+
+    def held(self) -> Offsets:
+        return highest([self.next, self.complete])
+
+
+def highest(maps: Iterable[Offsets]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for offsets in maps:
+        for at, offset in offsets.items():
+            found[at] = max(offset, found.get(at, offset))
+    return found
+
+
+# -- in a snapshot's summary ------------------------------------------------------------------------------
+
+
+def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
+    """The properties of a commit: our mark, and the other pipelines' marks of `carried` as they are."""
+    others = {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
+    own = {
+        f"{PREFIX}format": str(FORMAT),
+        f"{PREFIX}token": str(mark.token),
+        f"{PREFIX}trace": mark.trace,
+        f"{MARK}{mark.token.pipeline}": encode(mark),
+    }
+    return {**others, **{key: text for key, text in own.items() if text}}
+
+
+def from_summary(summary: Summary, pipeline: str) -> Mark | None:
+    text = summary.get(f"{MARK}{pipeline}")
+    if text is None:
+        return None
+    written = int(summary.get(f"{PREFIX}format", FORMAT))
+    if written > FORMAT:
+        raise LedgerUnclear(
+            f"the ledger of pipeline {pipeline} was written in format {written}, this program reads up to {FORMAT}:"
+            " install the newer lakehouse-ingest that wrote it"
+        )
+    return decode(text)
+
+
+def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
+    """The highest position among main's ancestors, within the highest generation."""
+    marks = [mark for summary in ancestors if (mark := from_summary(summary, pipeline))]
+    if not marks:
+        return None
+    generation = max(mark.token.generation for mark in marks)
+    living = [mark for mark in marks if mark.token.generation == generation]
+    last = max(living, key=lambda mark: (mark.token.epoch, mark.token.batch))
+    return Mark(
+        last.token,
+        last.source,
+        last.start,
+        highest(mark.next for mark in living),
+        highest(mark.complete for mark in living),
+        last.settings,
+        last.trace,
+    )
+
+
+def encode(mark: Mark) -> str:
+    """Compact: 600 partitions take about 6 kB, where plain JSON of the three maps takes 30 kB."""
+    keys = sorted({*mark.next, *mark.start, *mark.complete})
+    topics = dict.fromkeys(topic for topic, _ in keys)
+    body: dict[str, Any] = {
+        "g": mark.token.generation,
+        "e": mark.token.epoch,
+        "b": mark.token.batch,
+        "p": mark.token.pipeline,
+        "c": mark.source.cluster,
+        "t": [[topic, mark.source.topics.get(topic, ""), _runs(keys, topic)] for topic in topics],
+        "n": [mark.next.get(at, -1) for at in keys],
+        # Both lie close to `next`: as differences they cost a byte or two each. As a rule they are the same.
+        "s": [_less(mark.next.get(at, -1), mark.start.get(at)) for at in keys],
+        "d": None
+        if mark.complete == mark.start
+        else [_less(mark.next.get(at, -1), mark.complete.get(at)) for at in keys],
+        "h": mark.settings,
+        "r": mark.trace,
+    }
+    packed = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 9)
+    return base64.b85encode(packed).decode()
+
+
+def decode(text: str) -> Mark:
+    try:
+        body = json.loads(zlib.decompress(base64.b85decode(text)))
+        keys = [
+            (topic, number) for topic, _, runs in body["t"] for first, last in runs for number in range(first, last + 1)
+        ]
+        following = dict(zip(keys, body["n"], strict=True))
+        token = Token(body["p"], body["g"], body["e"], body["b"])
+        identity = SourceIdentity(body["c"], {topic: topic_id for topic, topic_id, _ in body["t"]})
+        start, complete = (
+            {at: following[at] - less for at, less in zip(keys, differences, strict=True) if less is not None}
+            for differences in (body["s"], body["d"] or body["s"])
+        )
+    except (ValueError, KeyError, TypeError, zlib.error) as failure:
+        raise LedgerUnclear(
+            f"a mark of the ledger can't be read ({type(failure).__name__}): it was changed or cut"
+        ) from failure
+    known = {at: offset for at, offset in following.items() if offset >= 0}
+    return Mark(token, identity, start, known, complete, body["h"], body["r"])
+
+
+def _runs(keys: list[tuple[str, int]], topic: str) -> list[list[int]]:
+    runs: list[list[int]] = []
+    for number in (number for name, number in keys if name == topic):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return runs
+
+
+def _less(following: int, offset: int | None) -> int | None:
+    return None if offset is None else following - offset
+
+
+# -- the range of a batch ---------------------------------------------------------------------------------
+
+
+def batch_range(entry: str, before: str | None, start: Offsets) -> Range:
+    """A batch ends at its own entry in Spark's offset log and starts at the entry before, or at our start map.
+
+    A partition that neither knows was added while the query ran: Spark reads it from its first record, and
+    refuses when that is not 0.
+    """
+    end = _logged(entry)
+    known = {**start, **(_logged(before) if before else {})}
+    return Range({at: known.get(at, 0) for at in end}, end)
+
+
+def _logged(entry: str) -> dict[tuple[str, int], int]:
+    *_, offsets = entry.strip().splitlines()
+    return {
+        (topic, int(number)): offset for topic, parts in json.loads(offsets).items() for number, offset in parts.items()
+    }

@@ -1,0 +1,1 @@
+"""What keeps tables small while they are written to."""

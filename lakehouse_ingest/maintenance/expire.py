@@ -1,0 +1,63 @@
+"""Old snapshots go, with the files that only they hold; the newest marks stay.
+
+What is kept is a run of main's ancestors from its head: a gap would cut the ledger's walk short.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehouse_ingest.ledger import MARK, Summary
+from lakehouse_ingest.session import LAKE
+
+# Expiry costs a commit of its own: done once in so many landings, it keeps the table between both bounds.
+SLACK = 0.2
+
+
+def doomed(ancestors: Sequence[tuple[int, Summary]], keep: int) -> list[int]:
+    """Of main's ancestors, newest first, those beyond `keep` less its slack that hold no pipeline's newest mark."""
+    kept = max(1, int(keep * (1 - SLACK)))
+    seen: set[str] = set()
+    last = 0
+    for index, (_, summary) in enumerate(ancestors):
+        marks = {key for key in summary if key.startswith(MARK)}
+        if marks - seen:
+            seen |= marks
+            last = index + 1
+    return [snapshot for snapshot, _ in ancestors[max(kept, last) :]]
+
+
+def expire(spark: SparkSession, table: str, pipeline: str, keep: int) -> int:
+    """By Iceberg's own API, which deletes the files too; returns how many snapshots went."""
+    java: Any = spark._jvm  # noqa: SLF001 - the only way to Iceberg's Java API
+    name = ".".join((LAKE, *(f"`{part}`" for part in table.split("."))))
+    loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001
+    ancestors = [(each.snapshotId(), dict(each.summary())) for each in _lineage(loaded, loaded.currentSnapshot())]
+    snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline)}
+    if snapshots:
+        change = loaded.expireSnapshots().cleanExpiredFiles(True)
+        for snapshot in snapshots:
+            change = change.expireSnapshotId(snapshot)
+        change.commit()
+    return len(snapshots)
+
+
+def _left_behind(table: Any, pipeline: str) -> set[int]:
+    """Snapshots of ours that no ref leads to: staged, and never published or staged again.
+
+    Only ours: other writers may keep snapshots without a ref on purpose (write, audit, publish).
+    """
+    heads = [table.snapshot(ref.snapshotId()) for ref in table.refs().values()]
+    reachable = {each.snapshotId() for head in heads for each in _lineage(table, head)}
+    return {
+        each.snapshotId()
+        for each in table.snapshots()
+        if each.snapshotId() not in reachable and f"{MARK}{pipeline}" in dict(each.summary())
+    }
+
+
+def _lineage(table: Any, snapshot: Any) -> Iterator[Any]:
+    while snapshot is not None:
+        yield snapshot
+        snapshot = table.snapshot(snapshot.parentId()) if snapshot.parentId() is not None else None

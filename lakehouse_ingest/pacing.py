@@ -1,0 +1,56 @@
+"""When to land next: by time, by rows, or when nothing new comes.
+
+Spark takes what is there each time it is let; so the pace is kept by the end of a batch, not by a trigger.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+from time import monotonic
+
+from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.settings import StreamSettings
+
+LOOK_S = 0.5  # how often the broker is asked how much waits
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a moment looks like: seconds since the last landing began, records waiting, seconds without a new one."""
+
+    elapsed: float
+    records: int
+    quiet: float
+
+
+def due(waiting: Waiting, settings: StreamSettings) -> str | None:
+    """The reason to land now, or None."""
+    if waiting.elapsed >= settings.every:
+        return "time"
+    if waiting.records >= settings.max_records:
+        return "rows"
+    if settings.idle and waiting.records and waiting.quiet >= settings.idle:
+        return "idle"
+    return None
+
+
+def wait_until_due(
+    settings: StreamSettings, began: float, landed: Offsets, ends: Callable[[], Offsets], stop: Event
+) -> str:
+    """Returns the reason; `stop` ends the wait at once."""
+    waits, changed = 0, monotonic()
+    while not stop.is_set():
+        now = monotonic()
+        if reason := due(Waiting(now - began, waits, now - changed), settings):
+            return reason
+        stop.wait(min(LOOK_S, max(0.0, began + settings.every - now)))
+        if began + settings.every - monotonic() <= 0:
+            continue
+        try:
+            seen = sum(max(0, end - landed.get(at, 0)) for at, end in ends().items())
+        except TryAgain:
+            continue  # whether the broker is away is for the next batch to find
+        if seen != waits:
+            waits, changed = seen, monotonic()
+    return "stop"

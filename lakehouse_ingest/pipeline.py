@@ -1,0 +1,263 @@
+"""The pipeline: it begins from the tables, lets Spark take what is there, and begins again when plumbing broke.
+
+There is one way to recover, and it is the way of every start: read what the tables hold, take the next epoch,
+start Spark at exactly those offsets with a new checkpoint.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from threading import Event, Lock
+from time import monotonic
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lakehouse_ingest import dead_letters, pacing, starting
+from lakehouse_ingest.batch import Street
+from lakehouse_ingest.batch_record import BatchRecord, record_spec
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.maintenance.expire import expire
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.settings import Settings, StreamSettings, identifier
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.starting import SourceNow
+from lakehouse_ingest.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.tables import Column, Connection, Lake, Partition, Place, TableSpec
+from lakehouse_ingest.writers.iceberg import FileOptions
+
+LONGEST_WAIT_S = 60.0
+LOOK_S = 0.1  # how often the main thread looks whether to stop
+
+
+@dataclass
+class Pipeline:
+    """One pipeline in this process; `stop` may be set from any thread or signal handler."""
+
+    settings: Settings
+    spark: SparkSession
+    connection: Connection
+    watch: Watch
+    scratch: Path
+    drain: bool = False  # end when all that was there at the start has landed
+    accept_changes: bool = False
+    stop: Event = field(default_factory=Event)
+    landed: int = 0  # batches
+    _gate: Lock = field(default_factory=Lock)
+
+    def run(self) -> None:
+        """Returns when stopped or drained; raises what a person has to settle."""
+        wait, attempt, since = self.settings.retry.first, 0, monotonic()
+        while not self.stop.is_set():
+            before = self.landed
+            try:
+                return self._one_start()
+            except TryAgain as failure:
+                if self.landed > before:
+                    wait, attempt, since = self.settings.retry.first, 0, monotonic()
+                if monotonic() - since > self.settings.retry.limit:
+                    raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
+                attempt += 1
+                self.watch.events.retrying(stream=self._stream_name, attempt=attempt, wait_s=wait, error=failure)
+                self.stop.wait(wait)
+                wait = min(wait * 2, LONGEST_WAIT_S)
+        return None
+
+    # -- one start ----------------------------------------------------------------------------------------
+
+    def _one_start(self) -> None:
+        source = Kafka(self.settings.source, self._stream.topics)
+        now = SourceNow(source.identity(), *source.bounds())
+        lake = Lake(
+            self.connection,
+            self.settings.name,
+            lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
+        )
+        street = self._street(lake, source, now)
+        goal = source.ends() if self.drain else None
+        self.watch.log.info(
+            "started", epoch=street.token.epoch, topics=list(self._stream.topics), table=street.table.name
+        )
+        try:
+            self._stream_through(street, source, goal)
+        finally:
+            street.writers.shutdown()
+        street.record.write()
+        with suppress(TryAgain):
+            source.publish(street.record.complete, self.settings.name)
+
+    def _street(self, lake: Lake, source: Kafka, now: SourceNow) -> Street:
+        namespace, (table,) = self.settings.catalog.namespace, self._stream.tables
+        name = f"{namespace}.{self._table_name()}"
+        record_name = f"{namespace}.{self.settings.ledger.batch_table}"
+        dead_name = f"{namespace}.{self.settings.dead_letters.table}"
+        if len({name, record_name, dead_name}) < 3:  # noqa: PLR2004 - three tables, three names
+            raise SettingsRefused(f"the table {name} can't hold the dead letters or the batch record as well")
+        lake.ensure_namespace(namespace)
+        own = FileOptions()
+        lake.create(record_spec(record_name, own))
+        lake.create(_dead_spec(dead_name, own))
+        epoch, record_place = lake.claim(record_name, (dead_name, name))
+        dead = Landing(lake.open(dead_name, epoch), own)
+        keeper = TableKeeper(
+            lake,
+            name,
+            table,
+            epoch,
+            lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
+        )
+        landings = [dead, *([keeper.landing] if keeper.landing else [])]
+        meant = starting.meaning(self.settings, {each.place.table: each.place.uuid for each in landings})
+        self._compare(record_place, meant)
+        start = starting.begin(record_place, [each.place for each in landings], now, self.settings.source.start)
+        generation = record_place.mark.token.generation if record_place.mark else 1
+        token = Token(self.settings.name, generation, epoch, -1)
+        mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant))
+        record = BatchRecord(lake, record_place, mark, starting.as_text(meant), self.settings.ledger.batch_every)
+        record.started(token)
+        checkpoint = self._checkpoint(epoch)
+        return Street(
+            name=self._stream_name,
+            token=token,
+            lake=lake,
+            watch=self.watch,
+            source=now.identity,
+            settings_hash=mark.settings,
+            offset_log=checkpoint / "offsets",
+            start=start,
+            record=record,
+            dead=dead,
+            table=keeper,
+            acknowledge=self._acknowledge(source),
+            tidy=lambda of, place: self._expired(lake, of, place),
+        )
+
+    def _compare(self, record: Place, meant: dict[str, object]) -> None:
+        before = record.carried.get(f"lakehouse.settings.{self.settings.name}")
+        for change in starting.compare(before, meant, accepted=self.accept_changes):
+            self.watch.log.warning("settings_changed", change=change)
+
+    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> None:
+        failures: list[BaseException] = []
+
+        def batch(rows: DataFrame, number: int) -> None:
+            with self._gate:
+                began = monotonic()
+                try:
+                    landed = street.run(rows, number)
+                except BaseException as failure:
+                    failures.append(failure)
+                    raise
+                self.landed += 1
+                if goal is None:
+                    pacing.wait_until_due(self._stream, began, landed.end, source.ends, self.stop)
+
+        frame = source.stream(self.spark, street.start, self._stream.max_records)
+        if goal is not None and _reached(goal, street.start):
+            return
+        query = (
+            frame.writeStream.foreachBatch(batch)
+            .option("checkpointLocation", str(street.offset_log.parent))
+            .queryName(f"{self.settings.name} {street.token.epoch}")
+            .start()
+        )
+        try:
+            while query.isActive and not self.stop.wait(LOOK_S):
+                if goal is not None and _reached(goal, street.record.complete):
+                    break
+        finally:
+            with self._gate:  # a batch that is under way ends first
+                _end(query)
+        if failures:
+            raise _explained(failures[0])
+        if (error := query.exception()) is not None:
+            raise TryAgain(_first_line(error))
+
+    # -- small things -------------------------------------------------------------------------------------
+
+    @property
+    def _stream(self) -> StreamSettings:
+        return self.settings.streams[0]
+
+    @property
+    def _stream_name(self) -> str:
+        return ",".join(self._stream.topics)
+
+    def _table_name(self) -> str:
+        (table,) = self._stream.tables
+        topics = self._stream.topics
+        if "{topic}" in table.table and len(topics) > 1:
+            raise SettingsRefused(
+                "one stream feeds one table so far: name it in `streams.tables.table` without {topic}"
+            )
+        name = table.table.replace("{topic}", topics[0])
+        try:
+            return identifier(name)
+        except ValueError as refusal:
+            raise SettingsRefused(
+                f"{name!r} can't be a table's name, it {refusal}: set `streams.tables.table`"
+            ) from None
+
+    def _checkpoint(self, epoch: int) -> Path:
+        """Scratch: a checkpoint that is used again would silently override where we start."""
+        folder = self.scratch / f"checkpoint-{epoch}"
+        rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def _acknowledge(self, source: Kafka) -> Callable[[Offsets], None]:
+        last = [0.0]
+
+        def publish(offsets: Offsets) -> None:
+            if monotonic() - last[0] < self.settings.ledger.batch_every:
+                return
+            last[0] = monotonic()
+            try:
+                source.publish(offsets, self.settings.name)
+            except LakehouseError as failure:
+                self.watch.log.warning("group_offsets_not_published", error=str(failure))
+
+        return publish
+
+    def _expired(self, lake: Lake, table: str, place: Place) -> Place:
+        keep = self.settings.ledger.keep_snapshots
+        if place.snapshots < keep:
+            return place
+        count = expire(self.spark, table, self.settings.name, keep)
+        self.watch.events.snapshots_expired(table=table, count=count)
+        return lake.again(place)
+
+
+def _dead_spec(name: str, files: FileOptions) -> TableSpec:
+    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
+    return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
+
+
+def _reached(goal: Offsets, complete: Offsets) -> bool:
+    return all(complete.get(at, 0) >= offset for at, offset in goal.items())
+
+
+def _end(query: StreamingQuery) -> None:
+    with suppress(StreamingQueryException):  # it is read once more, as query.exception()
+        query.stop()
+
+
+def _explained(failure: BaseException) -> LakehouseError:
+    if isinstance(failure, LakehouseError):
+        return failure
+    again = TryAgain(_first_line(failure))
+    again.__cause__ = failure
+    return again
+
+
+def _first_line(failure: BaseException) -> str:
+    """The sentence of a Java exception without its stack."""
+    text = "\n".join(str(each) for each in (failure, getattr(failure, "_stackTrace", None)) if each)
+    caused = re.findall(r"Caused by: ([\w.$]+: [^\n]+)", text)
+    return " ".join((caused[-1] if caused else text or type(failure).__name__).splitlines()[0].split())[:300]

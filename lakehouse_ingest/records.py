@@ -1,0 +1,71 @@
+"""The words that all stages share: the columns of a frame, and the values that describe a batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+# The columns that travel down the street beside the decoded fields.
+RECORD = "_record"  # struct: what the source gave, untouched
+DATA = "_data"  # struct: the decoded fields
+FAULT = "_fault"  # struct: why this row can't land, or null
+SOURCE = "_source"  # struct in every table: the coordinates of the record that a row came from
+
+
+class Reason(StrEnum):
+    """Why a record is set aside. Closed: a new reason is a change of the dead letters' contract."""
+
+    EMPTY = "empty_value"
+    NOT_TEXT = "not_utf8"
+    BROKEN = "broken_json"
+    NOT_OBJECT = "not_an_object"
+    WRONG_TYPE = "wrong_type"
+    OUT_OF_RANGE = "out_of_range"
+    MISSING = "missing_field"
+    EVENT_TIME = "wrong_event_time"
+
+
+TopicPartition = tuple[str, int]
+Offsets = Mapping[TopicPartition, int]
+"""Per partition the offset of the next record to read: everything below it is done."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The offsets of one batch: `start` is in it, `end` is not."""
+
+    start: Offsets
+    end: Offsets
+
+    def __len__(self) -> int:
+        return sum(self.end[at] - self.start[at] for at in self.end)
+
+    def after(self, held: Offsets) -> "Range":
+        """What is left of the range for a table that already holds `held`."""
+        return Range(
+            {at: min(max(start, held.get(at, start)), self.end[at]) for at, start in self.start.items()},
+            self.end,
+        )
+
+
+@dataclass(frozen=True)
+class Token:
+    """Names one batch of one start of one pipeline; every landing of the batch carries it."""
+
+    pipeline: str
+    generation: int
+    epoch: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}/{self.generation}/{self.epoch}/{self.batch}"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a landing left behind in one table; no snapshot where the batch had nothing for it."""
+
+    table: str
+    snapshot: int | None = None
+    rows: int = 0
+    files: int = 0
+    schema: int | None = None

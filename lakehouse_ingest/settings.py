@@ -1,0 +1,318 @@
+"""The settings: frozen models, and the only reader of files, environment and command line.
+
+Command line over environment over file; every value has a default that serves a laptop.
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from lakehouse_ingest.errors import SettingsRefused
+
+PREFIX = "LAKEHOUSE_INGEST_"
+FILE_VARIABLE = f"{PREFIX}CONFIG"
+# Read elsewhere, under the same prefix: the folder of jars for machines without network.
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, f"{PREFIX}JARS"})
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def seconds(value: object) -> object:
+    """`"5s"`, `"250ms"`, `"10m"`, `"1h"`, or a plain number of seconds."""
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)):
+        return float(found[1]) * UNITS[found[2] or "s"]
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    raise ValueError("should be a duration such as 5s, 250ms, 10m or 1h")
+
+
+def size(value: object) -> object:
+    """`"128MiB"`, or a plain number of bytes."""
+    if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+)\s*(B|KiB|MiB|GiB)?\s*", value)):
+        return int(found[1]) * SIZES[found[2] or "B"]
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ValueError("should be a size such as 128MiB or 1GiB")
+
+
+def word(value: str) -> str:
+    # Becomes part of branch names, of snapshot properties and of identifiers in SQL.
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", value):
+        raise ValueError("should be up to 64 lower-case letters, digits, - and _")
+    return value
+
+
+def identifier(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,127}", value):
+        raise ValueError("should be up to 128 letters, digits and _, and not begin with a digit")
+    return value
+
+
+def dotted(value: str) -> str:
+    return ".".join(identifier(part) for part in value.split("."))
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+Size = Annotated[int, BeforeValidator(size)]
+Word = Annotated[str, AfterValidator(word)]
+Identifier = Annotated[str, AfterValidator(identifier)]
+Dotted = Annotated[str, AfterValidator(dotted)]
+Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
+TimeUnit = Literal["auto", "s", "ms", "us", "ns", "iso"]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CatalogSettings(Model):
+    uri: str | None = Field(default=None, description="REST catalog; absent: the embedded one over `path`")
+    path: Path = Field(default=Path("lakehouse"), description="folder of the embedded catalog and its tables")
+    warehouse: str | None = Field(default=None, description="the catalog's own name for the warehouse")
+    namespace: Dotted = Field(default="ingest", description="namespace of the tables, made when absent")
+    token: SecretStr | None = Field(default=None, description="bearer token")
+    properties: Mapping[str, str] = Field(
+        default={}, description="further catalog properties, for Spark and pyiceberg both"
+    )
+
+
+class SourceSettings(Model):
+    kind: Literal["kafka"] = "kafka"
+    brokers: str = Field(default="localhost:9092", description="bootstrap servers")
+    start: Literal["earliest", "latest"] = Field(
+        default="earliest", description="where a topic begins that no table holds"
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    options: Mapping[str, str] = Field(default={}, description="further client settings, in the spelling of Java")
+
+
+class ColumnSettings(Model):
+    name: str = Field(min_length=1)
+    type: str
+    required: bool = False
+
+
+class TableSettings(Model):
+    table: str = Field(default="{topic}", description="name of the table; {topic} stands for the topic")
+    columns: tuple[ColumnSettings, ...] = Field(default=(), description="declared columns; none: taken from the data")
+    event_time: str | None = Field(
+        default=None,
+        description="field that holds the event time; absent: ts_ms if there is one, else the record's timestamp",
+    )
+    event_time_unit: TimeUnit = Field(default="auto", description="unit of a numeric event time")
+    partition_by: tuple[str, ...] = ("day(event_time)",)
+    sort_by: tuple[str, ...] = ()
+    codec: Codec = "zstd"
+    target_file_size: Size = 128 * 2**20
+    properties: Mapping[str, str] = Field(
+        default={}, description="further Iceberg table properties, set when it is made"
+    )
+
+
+class StreamSettings(Model):
+    topics: tuple[str, ...] = Field(min_length=1)
+    format: Literal["json"] = "json"
+    every: Seconds = Field(
+        default=5.0, description="land at the latest so long after the last landing; 0s: as fast as it goes"
+    )
+    idle: Seconds = Field(default=0.0, description="land sooner when nothing new has come for so long; 0s: never")
+    max_records: int = Field(
+        default=1_000_000, gt=0, description="land as soon as so many wait; never more in one batch"
+    )
+    tables: tuple[TableSettings, ...] = Field((TableSettings(),), min_length=1, max_length=1)
+
+
+class LedgerSettings(Model):
+    keep_snapshots: int = Field(default=100, ge=2, le=10_000, description="snapshots a table keeps at most")
+    batch_table: Identifier = Field(default="lakehouse_batches", description="the batch record")
+    batch_every: Seconds = Field(default=5.0, description="the batch record is written so often at most")
+
+
+class DeadLetterSettings(Model):
+    table: Identifier = "dead_letters"
+
+
+class RetrySettings(Model):
+    first: Seconds = Field(
+        default=1.0, description="first wait when a broker or catalog is away; doubles up to a minute"
+    )
+    limit: Seconds = Field(default=600.0, description="give up when nothing has landed for so long in spite of trying")
+
+
+class SparkSettings(Model):
+    master: str = "local[*]"
+    memory: str = "1g"
+    options: Mapping[str, str] = {}
+
+
+class TelemetrySettings(Model):
+    traces: bool = False
+    metrics: bool = False
+    exporter: Literal["otlp_grpc", "otlp_http", "console"] = "otlp_grpc"
+    endpoint: str | None = Field(default=None, description="absent: the standard OTEL_* variables decide")
+    headers: Mapping[str, SecretStr] = {}
+
+
+class LogSettings(Model):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "text"] = "auto"
+
+
+class Settings(Model):
+    name: Word = Field(description="the pipeline's identity in the ledger; absent: the only topic's name")
+    catalog: CatalogSettings = CatalogSettings()
+    source: SourceSettings = SourceSettings()
+    streams: tuple[StreamSettings, ...] = Field(min_length=1, max_length=1)
+    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    retry: RetrySettings = RetrySettings()
+    spark: SparkSettings = SparkSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    log: LogSettings = LogSettings()
+
+
+def load_settings(
+    path: Path | None = None,
+    given: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Settings from a file, the environment and `given` (the command line), later ones over earlier ones."""
+    if path is None and FILE_VARIABLE in environment:
+        path = Path(environment[FILE_VARIABLE])
+    merged = _merge(_merge(read_file(path) if path else {}, read_environment(environment)), given or {})
+    _name_by_topic(merged)
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as refusal:
+        raise SettingsRefused(_sentence(refusal, merged)) from None
+
+
+def given(plain: Mapping[str, Any], stream: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """The command line as a tree; what was not given is left out. Stream and table stand for the only ones."""
+    found: dict[str, Any] = {}
+    for dotted_key, value in plain.items():
+        if value is not None:
+            *parents, leaf = dotted_key.split(".")
+            place = found
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[leaf] = value
+    of_table = {key: value for key, value in table.items() if value is not None}
+    of_stream = {key: value for key, value in stream.items() if value is not None}
+    if of_table:
+        of_stream["tables"] = [of_table]
+    if of_stream:
+        found["streams"] = [of_stream]
+    return found
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    readers: dict[str, Any] = {".toml": tomllib.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load}
+    if path.suffix not in readers:
+        raise SettingsRefused(f"the settings file {path} should end in .toml, .yaml or .yml")
+    try:
+        found = readers[path.suffix](path.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise SettingsRefused(f"the settings file {path} can't be read: {failure.strerror}") from None
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as failure:
+        raise SettingsRefused(f"the settings file {path} is not well formed: {_one_line(failure)}") from None
+    if not isinstance(found, dict | None):
+        raise SettingsRefused(f"the settings file {path} should hold keys and values")
+    return found or {}
+
+
+def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """`LAKEHOUSE_INGEST_CATALOG__URI` stands for `catalog.uri`; lists and mappings are written as YAML."""
+    found: dict[str, Any] = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        *parents, leaf = variable.removeprefix(PREFIX).lower().split("__")
+        place = found
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[leaf] = _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    # Only what is written as a list or a mapping is read as one: a token of digits stays text.
+    if text[:1] in "[{":
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+    return text
+
+
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        match merged.get(key), value:
+            case Mapping() as below, Mapping():
+                merged[key] = _merge(below, value)
+            case [Mapping() as below], [Mapping() as above]:  # the only stream, and its only table
+                merged[key] = [_merge(below, above)]
+            case _:
+                merged[key] = value
+    return merged
+
+
+def _name_by_topic(merged: dict[str, Any]) -> None:
+    match merged:
+        case {"name": _}:
+            return
+        case {"streams": [{"topics": [str(topic)]}]}:
+            merged["name"] = re.sub(r"[^a-z0-9_-]", "-", topic.lower())[:64]
+
+
+def _sentence(refusal: ValidationError, merged: Mapping[str, Any]) -> str:
+    problem = refusal.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(problem["loc"][:-1])
+        near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
+        return f"unknown setting `{where}`; " + (
+            f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(sorted(known))}"
+        )
+    if problem["type"] == "missing":
+        if where == "name" and "streams" in merged:
+            return "the setting `name` is missing: with more than one topic the pipeline needs a name of its own"
+        if where == "streams":
+            return "nothing to ingest: name a topic with --topics, or [[streams]] in a settings file"
+        return f"the setting `{where}` is missing"
+    shown = "" if _is_secret(where) else f", not {str(problem['input'])[:60]!r}"
+    return f"the setting `{where}` {_expectation(problem['msg'])}{shown}"
+
+
+def _expectation(message: str) -> str:
+    for prefix in ("Value error, ", "Input "):
+        message = message.removeprefix(prefix)
+    return message[0].lower() + message[1:]
+
+
+def _is_secret(where: str) -> bool:
+    return bool(re.search(r"token|password|secret|credential|headers|properties|options", where))
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    model: Any = Settings
+    for part in location:
+        if isinstance(part, int):
+            continue
+        annotation = model.model_fields[part].annotation
+        inner = [arg for arg in getattr(annotation, "__args__", ()) if hasattr(arg, "model_fields")]
+        model = inner[0] if inner else annotation
+    return list(model.model_fields)
+
+
+def _one_line(failure: Exception) -> str:
+    return " ".join(str(failure).split())[:150]

@@ -1,0 +1,145 @@
+"""From decoded fields to the columns of the table: ranges, required fields, the event time, coordinates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse_ingest.columns import EVENT_TIME, ColumnPlan
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.records import DATA, FAULT, RECORD, SOURCE, Reason
+
+STAGE = "shape"
+# Epoch times of these years differ between the units by more than they differ among themselves.
+FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What the rows of one table look like."""
+
+    table: str
+    columns: tuple[ColumnPlan, ...]
+    event_time: str | None  # the field that holds it; None: the record's own timestamp
+    unit: str  # s, ms, us, ns or iso
+    unit_was_told: bool = True  # false: found from the magnitude, and then a time outside those years is wrong
+
+
+def faulty(reason: Reason, detail: Column, stage: str) -> Column:
+    return F.struct(F.lit(str(reason)).alias("reason"), detail.alias("detail"), F.lit(stage).alias("stage"))
+
+
+def shape(rows: DataFrame, plan: TablePlan) -> DataFrame:
+    """The table's columns, `_source` among them, beside the record and its fault."""
+    at = _event_time(plan)
+    checks = [check for column in plan.columns for check in _checks(column)]
+    if plan.event_time:
+        checks.append(_event_time_check(plan, at))
+    columns = [_value(column).alias(column.name) for column in plan.columns if column.name != EVENT_TIME]
+    return rows.select(
+        RECORD,
+        F.coalesce(F.col(FAULT), *checks).alias(FAULT) if checks else F.col(FAULT),
+        *columns,
+        at.alias(EVENT_TIME),
+        coordinates().alias(SOURCE),
+    )
+
+
+def coordinates() -> Column:
+    record = F.col(RECORD)
+    return F.struct(
+        record["topic"].alias("topic"),
+        record["partition"].alias("partition"),
+        record["offset"].alias("offset"),
+        F.lit(0).alias("index"),  # one record, one row
+    )
+
+
+def _value(column: ColumnPlan) -> Column:
+    value = F.col(DATA)[column.field]
+    if column.iceberg == "timestamptz":
+        return _instant(value, "us")
+    return value if column.wire == column.spark else value.try_cast(column.spark)
+
+
+def _checks(column: ColumnPlan) -> Sequence[Column]:
+    """Conditions that set a row aside, each a fault or null."""
+    value, named = F.col(DATA)[column.field], column.declared or column.iceberg
+    detail = F.concat(F.lit(f"{column.field}: "), F.substring(value.cast("string"), 1, 60), F.lit(f" is not {named}"))
+    checks = []
+    if column.required:
+        checks.append(F.when(value.isNull(), faulty(Reason.MISSING, F.lit(f"{column.field} is missing"), STAGE)))
+    if column.low is not None:
+        outside = (value < F.lit(column.low)) | (value > F.lit(column.high).cast(column.wire))
+        checks.append(F.when(outside, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+    elif column.iceberg.startswith("decimal"):
+        lost = value.isNotNull() & ~F.coalesce(value.try_cast(column.spark) == value, F.lit(False))
+        checks.append(F.when(lost, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+    elif column.iceberg in ("float", "double"):
+        # JSON has no infinity: one that appears was a number too large for the type.
+        infinite = F.abs(value) == F.lit(float("inf"))
+        checks.append(F.when(infinite, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+    elif column.iceberg == "timestamptz" and column.name != EVENT_TIME:
+        checks.append(F.when(value.isNotNull() & _value(column).isNull(), faulty(Reason.WRONG_TYPE, detail, STAGE)))
+    return checks
+
+
+def _event_time(plan: TablePlan) -> Column:
+    if plan.event_time is None:
+        return F.col(RECORD)["timestamp"]
+    return _instant(F.col(DATA)[plan.event_time], plan.unit, plausible=not plan.unit_was_told)
+
+
+def _event_time_check(plan: TablePlan, at: Column) -> Column:
+    text = F.col(DATA)[plan.event_time].cast("string")
+    return F.when(
+        at.isNull(),
+        F.when(text.isNull(), faulty(Reason.EVENT_TIME, F.lit(f"{plan.event_time} is missing"), STAGE)).otherwise(
+            faulty(
+                Reason.EVENT_TIME,
+                F.concat(
+                    F.lit(f"{plan.event_time}: "),
+                    F.substring(text, 1, 60),
+                    F.lit(f" is no time in {plan.unit}"),
+                ),
+                STAGE,
+            )
+        ),
+    )
+
+
+def _instant(value: Column, unit: str, *, plausible: bool = False) -> Column:
+    """Epoch numbers in `unit` and ISO text; null for anything else. Text without a zone is UTC."""
+    text = value.cast("string")
+    written = F.when(text.rlike(ISO), F.try_to_timestamp(text))
+    if unit not in PER_SECOND:
+        return written
+    per_second = PER_SECOND[unit]
+    number = text.try_cast("decimal(38,9)")
+    low, high = (FIRST_S, LAST_S) if plausible else (-62_135_596_800, 253_402_300_800)  # years 1 to 9999
+    inside = (number >= low * per_second) & (number < high * per_second)
+    micros = F.floor(number * (10**6 // per_second) if per_second <= 10**6 else number / (per_second // 10**6))
+    return F.when(number.isNotNull(), F.when(inside, F.timestamp_micros(micros.cast("bigint")))).otherwise(written)
+
+
+def unit_of(rows: DataFrame, field: str) -> str | None:
+    """The unit that all plausible event times of these rows agree on; None while none has been seen."""
+    text = F.col(DATA)[field].cast("string")
+    number = text.try_cast("decimal(38,9)")
+    counts = rows.where(F.col(FAULT).isNull()).select(
+        *(
+            F.count_if((number >= FIRST_S * per_second) & (number < LAST_S * per_second)).alias(unit)
+            for unit, per_second in PER_SECOND.items()
+        ),
+        F.count_if(text.rlike(ISO) & number.isNull()).alias("iso"),
+    )
+    seen = [unit for unit, count in counts.collect()[0].asDict().items() if count]
+    numeric = [unit for unit in seen if unit != "iso"]
+    if len(numeric) > 1:
+        raise SettingsRefused(
+            f"the event times in {field} look like {' and like '.join(numeric)}: set `event_time_unit` to the right one"
+        )
+    return next(iter([*numeric, *seen]), None)

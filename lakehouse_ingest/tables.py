@@ -1,0 +1,241 @@
+"""The door to the catalog, and the only importer of `catalog`: our place on each table, taken and moved.
+
+Every writer has a branch of its own on every table, named after the pipeline and the epoch of this start.
+To open it is to drop the branches of earlier starts, and a publication requires its own branch to be where
+it was staged: from then on no earlier writer can move main, whenever it wakes up.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import catalog
+from catalog import Column, Connection, Partition, Sort, TableSpec, TableState
+from lakehouse_ingest import ledger
+from lakehouse_ingest.errors import (
+    LakehouseError,
+    NeedsOperator,
+    SettingsRefused,
+    Superseded,
+    TableChanged,
+    TryAgain,
+)
+from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.records import Offsets
+
+# The values that cross this door.
+__all__ = ["Column", "Connection", "Lake", "Partition", "Place", "Sort", "TableSpec", "TableState"]
+
+PUBLISH_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this start of the pipeline stands on one table."""
+
+    table: str
+    branch: str
+    main: int | None
+    mark: Mark | None
+    carried: Mapping[str, str]  # the newest summary with a mark of anybody: others' marks travel on from it
+    known: bool  # false: main's history was pruned and holds no mark of ours
+    uuid: str = ""
+    schema: int = 0
+    snapshots: int = 0
+    loose: Offsets = field(default_factory=dict)  # where branches of earlier starts had got to, published or not
+
+    @property
+    def held(self) -> Offsets:
+        return self.mark.held() if self.mark else {}
+
+
+class Lake:
+    """The catalog, for one pipeline."""
+
+    def __init__(
+        self,
+        connection: catalog.Connection,
+        pipeline: str,
+        refused: Callable[[str, int, Exception], None] = lambda _table, _attempt, _error: None,
+    ) -> None:
+        with _explained():
+            self._lake = catalog.connect(connection)
+        self._pipeline = pipeline
+        self._refused = refused  # told each time that somebody else's commit came first
+
+    def ensure_namespace(self, namespace: str) -> None:
+        with _explained():
+            catalog.ensure_namespace(self._lake, namespace)
+
+    def find(self, table: str) -> TableState | None:
+        with _explained():
+            try:
+                return catalog.load(self._lake, table)
+            except catalog.TableMissing:
+                return None
+
+    def create(self, spec: catalog.TableSpec) -> TableState:
+        with _explained():
+            return catalog.create_table(self._lake, spec)
+
+    def add_columns(self, table: str, columns: Sequence[tuple[str, catalog.Column]]) -> TableState:
+        with _explained():
+            return catalog.add_columns(self._lake, table, columns)
+
+    # -- our place ----------------------------------------------------------------------------------------
+
+    def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
+        """Take the next epoch: whoever makes its branch on the `first` table has it, and nobody else."""
+        for _ in range(PUBLISH_TRIES):
+            epoch = 1 + max(self._newest_epoch(table) for table in (first, *others))
+            try:
+                return epoch, self.open(first, epoch)
+            except _LostRace:
+                continue
+        raise TryAgain(f"other starts of pipeline {self._pipeline} took every epoch that we asked for")
+
+    def _newest_epoch(self, table: str) -> int:
+        state = self.find(table)
+        if state is None:
+            return 0
+        marked = ledger.newest((each.summary for each in state.ancestors()), self._pipeline)
+        return max([0, *_epochs(state, self._pipeline), *([marked.token.epoch] if marked else [])])
+
+    def open(self, table: str, epoch: int) -> Place:
+        """Take our place on a table as of this epoch; whoever stood there before is shut out."""
+        with _explained():
+            before = catalog.load(self._lake, table)
+            older = _epochs(before, self._pipeline)
+            newer = max(older, default=0)
+            if newer > epoch:
+                raise Superseded(_superseded(self._pipeline, newer))
+            branch = _branch(self._pipeline, epoch)
+            stale = [ref for number, ref in older.items() if number < epoch]
+            state = before if epoch in older else catalog.open_branch(self._lake, table, branch, stale)
+        loose = ledger.highest(
+            mark.next
+            for ref in older.values()
+            if (snapshot := before.snapshots.get(before.refs[ref]))
+            and (mark := ledger.from_summary(snapshot.summary, self._pipeline))
+        )
+        return replace(self._place(table, branch, state), loose=loose)
+
+    def _place(self, table: str, branch: str, state: TableState) -> Place:
+        summaries = [snapshot.summary for snapshot in state.ancestors()]
+        mark = ledger.newest(summaries, self._pipeline)
+        carried = next((each for each in summaries if any(key.startswith(ledger.MARK) for key in each)), {})
+        return Place(
+            table,
+            branch,
+            state.main,
+            mark,
+            carried,
+            known=mark is not None or state.history_complete(),
+            uuid=state.uuid,
+            schema=state.schema_id,
+            snapshots=len(state.snapshots),
+        )
+
+    def again(self, place: Place) -> Place:
+        """Our place, looked up anew."""
+        with _explained():
+            return self._place(place.table, place.branch, catalog.load(self._lake, place.table))
+
+    def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
+        """The snapshot that this token left on our branch, if it did."""
+        with _explained():
+            state = catalog.load(self._lake, place.table)
+        if place.branch not in state.refs:
+            raise Superseded(_superseded(self._pipeline, max(_epochs(state, self._pipeline), default=0)))
+        found = state.snapshots.get(state.refs[place.branch])
+        return found if found and found.summary.get(f"{ledger.PREFIX}token") == token else None
+
+    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
+        """Move main to what was staged; when somebody else came first, stage the same files again upon theirs."""
+        parent = place.main
+        for attempt in range(1, PUBLISH_TRIES + 1):
+            try:
+                with _explained():
+                    state = catalog.publish(self._lake, place.table, place.branch, staged, parent)
+            except _LostRace as race:
+                self._refused(place.table, attempt, race)
+                now = self._unmoved(place)
+                with _explained():
+                    again = catalog.restage(
+                        self._lake,
+                        place.table,
+                        place.branch,
+                        staged,
+                        {**ledger.to_summary(mark, now.carried), **(extra or {})},
+                    )
+                staged, parent = again.snapshot, again.parent
+            else:
+                return self._place(place.table, place.branch, state)
+        raise TryAgain(f"the table {place.table} was changed by others {PUBLISH_TRIES} times while we tried to commit")
+
+    def _unmoved(self, place: Place) -> Place:
+        """Our place as it is now, when nobody but strangers has moved main since."""
+        with _explained():
+            state = catalog.load(self._lake, place.table)
+        newer = max(_epochs(state, self._pipeline), default=0)
+        if place.branch not in state.refs:
+            raise Superseded(_superseded(self._pipeline, newer))
+        if state.uuid != place.uuid:
+            raise TableChanged(f"the table {place.table} was dropped and made anew while we wrote to it")
+        now = self._place(place.table, place.branch, state)
+        if now.held != place.held:
+            raise TableChanged(
+                f"the table {place.table} holds other offsets than it did a moment ago:"
+                " it was rolled back, or another writer runs under this pipeline's name"
+            )
+        return now
+
+    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+        """A few rows of bookkeeping, staged and published like any landing."""
+        summary = {**ledger.to_summary(mark, place.carried), **extra}
+        with _explained():
+            staged = catalog.append_rows(self._lake, place.table, place.branch, rows, summary)
+        if staged.parent != place.main:  # staged upon a commit of somebody else's: theirs must travel on
+            place = replace(self._unmoved(place), main=staged.parent)
+        return self.publish(place, staged.snapshot, mark, extra)
+
+
+class _LostRace(Exception):
+    pass
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """The catalog's errors in this project's words: who must act."""
+    try:
+        yield
+    except LakehouseError:
+        raise
+    except catalog.BranchGone as gone:
+        raise Superseded(f"a newer start of this pipeline has taken over ({gone})") from gone
+    except catalog.Conflict as conflict:
+        raise _LostRace(str(conflict)) from conflict
+    except catalog.Denied as denied:
+        raise SettingsRefused(f"{denied}; see the settings `catalog.token` and `catalog.properties`") from denied
+    except (catalog.Unreachable, catalog.OutcomeUnknown) as away:
+        raise TryAgain(str(away)) from away
+    except catalog.TableMissing as missing:
+        raise TableChanged(
+            f"{missing}: it was dropped while the pipeline ran; start again to make it anew"
+        ) from missing
+    except catalog.CatalogError as refusal:
+        raise NeedsOperator(str(refusal)) from refusal
+
+
+def _branch(pipeline: str, epoch: int) -> str:
+    return f"ingest_{pipeline}_{epoch}"
+
+
+def _epochs(state: TableState, pipeline: str) -> dict[int, str]:
+    pattern = re.compile(rf"ingest_{re.escape(pipeline)}_(\d+)")
+    return {int(found[1]): ref for ref in state.refs if (found := pattern.fullmatch(ref))}
+
+
+def _superseded(pipeline: str, epoch: int) -> str:
+    return f"a newer start (epoch {epoch}) of pipeline {pipeline} has taken over; this one ends without writing"

@@ -1,0 +1,1 @@
+"""How rows become files of a table."""

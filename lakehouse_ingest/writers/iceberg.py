@@ -1,0 +1,52 @@
+"""Rows onto our branch of a table by Spark, in one commit that carries the ledger's mark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from lakehouse_ingest.records import Range
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.settings import TableSettings
+
+# Below this a further task makes only a further small file.
+ROWS_PER_TASK = 100_000
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How the data files of one table are written."""
+
+    codec: str = "zstd"
+    target_size: int = 128 * 2**20
+
+    @classmethod
+    def of(cls, settings: TableSettings) -> "FileOptions":
+        return cls("uncompressed" if settings.codec == "none" else settings.codec, settings.target_file_size)
+
+    def properties(self) -> dict[str, str]:
+        """For the table, so that other writers (a compaction) do the same."""
+        return {
+            "write.parquet.compression-codec": self.codec,
+            "write.target-file-size-bytes": str(self.target_size),
+            "write.distribution-mode": "none",  # a shuffle a batch costs more than a few more files
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "20",
+        }
+
+
+def stage(
+    rows: DataFrame, table: str, branch: str, summary: Mapping[str, str], options: FileOptions, batch: Range
+) -> None:
+    """Appends to the branch; only this spelling of the target does: the option `branch` would write to main."""
+    target = ".".join(f"`{part}`" for part in (LAKE, *table.split("."), f"branch_{branch}"))
+    writer = (
+        rows.coalesce(max(1, -(-len(batch) // ROWS_PER_TASK)))
+        .writeTo(target)
+        .option("fanout-enabled", "true")  # several partitions open at once instead of a sort by partition
+        .option("target-file-size-bytes", str(options.target_size))
+        .option("compression-codec", options.codec)
+    )
+    for key, value in summary.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()

@@ -1,0 +1,35 @@
+"""Spans, metrics and log lines of a long-running pipeline. Only plain values cross this door.
+
+telemetry = start(TelemetrySettings(traces=True, metrics=True, endpoint="http://localhost:4317"))
+with telemetry.span("batch", pipeline="plant-7", stream="sensors") as span:
+    telemetry.count("lakehouse.records", 500, pipeline="plant-7", stream="sensors", outcome="landed")
+    span.set(rows=500)
+telemetry.shutdown(timeout_s=5)
+"""
+
+from telemetry.events import Events
+from telemetry.instruments import INSTRUMENTS, Instrument, UnknownInstrument
+from telemetry.logs import configure as configure_logs
+from telemetry.masking import mask, masked_text
+from telemetry.settings import LogSettings, TelemetrySettings
+from telemetry.spans import Span, carried, current
+from telemetry.start import OFF, Telemetry, TelemetryUnavailable, start
+
+__all__ = [
+    "INSTRUMENTS",
+    "OFF",
+    "Events",
+    "Instrument",
+    "LogSettings",
+    "Span",
+    "Telemetry",
+    "TelemetrySettings",
+    "TelemetryUnavailable",
+    "UnknownInstrument",
+    "carried",
+    "configure_logs",
+    "current",
+    "mask",
+    "masked_text",
+    "start",
+]

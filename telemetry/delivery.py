@@ -1,0 +1,245 @@
+"""Between the SDK and an exporter: nobody waits, what is lost is counted, and an outage is told once.
+
+The SDK would log every failed push of every signal, and drop silently in between.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock, Thread, local
+from typing import Any, Literal
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+from telemetry.masking import masked_text
+
+QUEUE = 8192
+PUSH = 512
+# A collector that comes and goes is one story, not a warning a minute.
+SILENCE_S = 300.0
+SDK_LOGGERS = ("opentelemetry.sdk", "opentelemetry.exporter")
+
+Signal = Literal["traces", "metrics"]
+Job = Callable[[], object]
+
+
+class Outage:
+    """Which signals don't get through at present, and what that has cost so far."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._lock = Lock()
+        self._down: set[Signal] = set()
+        self._told = False
+        self._quiet_until = 0.0
+        self._dropped: Counter[str] = Counter()
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        with self._lock:
+            return dict(self._dropped)
+
+    def lost(self, signal: Signal, items: int) -> None:
+        with self._lock:
+            self._dropped[signal] += items
+
+    def failed(self, signal: Signal, items: int, reason: str) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._dropped[signal] += items
+            self._down.add(signal)
+            tell = not self._told and now >= self._quiet_until
+            if tell:
+                self._told, self._quiet_until = True, now + SILENCE_S
+        if tell:
+            self._log.warning("telemetry_not_delivered", signal=signal, reason=masked_text(reason))
+
+    def delivered(self, signal: Signal) -> None:
+        with self._lock:
+            self._down.discard(signal)
+            tell = self._told and not self._down
+            if tell:
+                self._told = False
+            dropped = dict(self._dropped)
+        if tell:
+            self._log.info("telemetry_delivered_again", dropped=dropped)
+
+
+class _Heard(local):
+    """What the SDK has logged in this thread since the push began; None outside of a push of ours."""
+
+    first: str | None = None
+    listening = False
+
+
+_HEARD = _Heard()
+
+
+class _Listener(logging.Handler):
+    """Keeps the SDK's words about our own pushes for the one warning; all others go on as before."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if _HEARD.listening:
+            _HEARD.first = _HEARD.first or record.getMessage()
+        else:
+            logging.getLogger("opentelemetry").callHandlers(record)
+
+
+_LISTENER = _Listener()
+
+
+def listen() -> None:
+    for name in SDK_LOGGERS:
+        logger = logging.getLogger(name)
+        if _LISTENER not in logger.handlers:
+            logger.addHandler(_LISTENER)
+            logger.propagate = False
+
+
+class _Push:
+    """One attempt to hand something over; never raises."""
+
+    def __init__(self, outage: Outage, signal: Signal) -> None:
+        self._outage = outage
+        self._signal = signal
+
+    def __call__(self, items: int, send: Any, *args: Any, **kwargs: Any) -> bool:
+        _HEARD.first, _HEARD.listening = None, True
+        try:
+            sent = bool(send(*args, **kwargs).name == "SUCCESS")
+            reason = _HEARD.first or "refused"
+        except Exception as error:  # noqa: BLE001  whatever an exporter does, the pipeline goes on
+            sent, reason = False, f"{type(error).__name__}: {error}"
+        finally:
+            _HEARD.listening = False
+        if sent:
+            self._outage.delivered(self._signal)
+        else:
+            self._outage.failed(self._signal, items, reason)
+        return sent
+
+
+class _Closing:
+    """Closing twice is normal here: once by the SDK, once when the time is up."""
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter = exporter
+        self._lock = Lock()
+        self._closed = False
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._exporter.shutdown()
+
+
+class WatchedSpans(SpanExporter):
+    def __init__(self, exporter: SpanExporter, outage: Outage) -> None:
+        self._exporter = exporter
+        self._push = _Push(outage, "traces")
+        self._close = _Closing(exporter)
+        self._lock = Lock()
+        self.waiting = 0
+
+    def admit(self) -> bool:
+        """Room for one more? Otherwise the newest is dropped, here, where it can be counted."""
+        with self._lock:
+            if self.waiting >= QUEUE:
+                return False
+            self.waiting += 1
+            return True
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        try:
+            sent = self._push(len(spans), self._exporter.export, spans)
+        finally:
+            with self._lock:
+                self.waiting -= len(spans)
+        return SpanExportResult.SUCCESS if sent else SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        self._close()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+class WatchedMetrics(MetricExporter):
+    def __init__(self, exporter: MetricExporter, outage: Outage) -> None:
+        # The reader asks the exporter for these by their private names; there are no public ones.
+        super().__init__(
+            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001
+            preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001
+        )
+        self._exporter = exporter
+        self._push = _Push(outage, "metrics")
+        self._close = _Closing(exporter)
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **_kwargs: Any) -> MetricExportResult:
+        sent = self._push(1, self._exporter.export, metrics_data, timeout_millis=timeout_millis)
+        return MetricExportResult.SUCCESS if sent else MetricExportResult.FAILURE
+
+    def shutdown(self, timeout_millis: float = 30_000, **_kwargs: Any) -> None:  # noqa: ARG002
+        self._close()
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+class BoundedSpans(SpanProcessor):
+    """The SDK's batching, behind a door that counts those it turns away."""
+
+    def __init__(self, exporter: WatchedSpans, outage: Outage) -> None:
+        self._exporter = exporter
+        self._outage = outage
+        self._batches = BatchSpanProcessor(
+            exporter, max_queue_size=QUEUE, max_export_batch_size=PUSH, schedule_delay_millis=1000
+        )
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self._batches.on_start(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        if self._exporter.admit():
+            self._batches.on_end(span)
+        else:
+            self._outage.lost("traces", 1)
+
+    def shutdown(self) -> None:
+        self._batches.shutdown()  # type: ignore[no-untyped-call]
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._batches.force_flush(timeout_millis)
+
+
+def close_in_time(timeout_s: float, close: Sequence[Job], abort: Sequence[Job]) -> bool:
+    """The SDK's own bounds don't hold while a push hangs: past ours the pushes are cut off."""
+    grace_s = min(0.5, timeout_s / 4)
+    until = time.monotonic() + timeout_s
+    closing = _side_by_side(close)
+    if _ended(closing, until - grace_s):
+        return True
+    # Daemons, all of them: a push that can't even be cut off ends with the process.
+    _ended([*_side_by_side(abort), *closing], until)
+    return False
+
+
+def _side_by_side(jobs: Sequence[Job]) -> list[Thread]:
+    threads = [Thread(target=job, name="telemetry-shutdown", daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _ended(threads: Sequence[Thread], until: float) -> bool:
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)

@@ -1,0 +1,97 @@
+"""One event is one log line and its metrics, told together: neither is forgotten, both say the same."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from telemetry.start import Telemetry
+
+NONE: Mapping[str, int] = {}
+
+
+class Events:
+    """What happens to one pipeline. `log` is a structlog logger."""
+
+    def __init__(self, log: Any, telemetry: Telemetry, pipeline: str) -> None:
+        self._log = log.bind(pipeline=pipeline)
+        self._telemetry = telemetry
+        self._pipeline = pipeline
+
+    def batch_landed(
+        self,
+        *,
+        stream: str,
+        batch: int,
+        received: int,
+        duration_s: float,
+        landed: Mapping[str, int] = NONE,
+        dead: Mapping[str, int] = NONE,
+        files: Mapping[str, int] = NONE,
+        trimmed: int = 0,
+        filtered: int = 0,
+        discarded: int = 0,
+        freshness_s: float | None = None,
+    ) -> None:
+        """`landed` and `files` by table, `dead` by reason."""
+        at = {"pipeline": self._pipeline, "stream": stream}
+        say = self._log.warning if dead or discarded else self._log.info
+        counts = {"dead": dict(dead), "trimmed": trimmed, "filtered": filtered, "discarded": discarded}
+        say(
+            "batch_landed",
+            stream=stream,
+            batch=batch,
+            received=received,
+            landed=dict(landed),
+            **{outcome: count for outcome, count in counts.items() if count},
+            duration_s=round(duration_s, 3),
+            **({} if freshness_s is None else {"freshness_s": round(freshness_s, 3)}),
+        )
+        tell = self._telemetry
+        tell.count("lakehouse.batches", 1, outcome="landed", **at)
+        tell.record("lakehouse.batch.duration", duration_s, **at)
+        for table, rows in landed.items():
+            tell.count("lakehouse.records", rows, table=table, outcome="landed", **at)
+        for reason, rows in dead.items():
+            tell.count("lakehouse.records", rows, outcome="dead", reason=reason, **at)
+        for outcome, rows in (("trimmed", trimmed), ("filtered", filtered), ("discarded", discarded)):
+            if rows:
+                tell.count("lakehouse.records", rows, outcome=outcome, **at)
+        for table, count in files.items():
+            tell.count("lakehouse.files", count, pipeline=self._pipeline, table=table)
+        if freshness_s is not None:
+            tell.record("lakehouse.freshness", freshness_s, **at)
+
+    def batch_failed(self, *, stream: str, batch: int, error: BaseException) -> None:
+        self._log.error("batch_failed", stream=stream, batch=batch, error=_sentence(error), exc_info=error)
+        self._telemetry.count("lakehouse.batches", pipeline=self._pipeline, stream=stream, outcome="failed")
+        self._count_error(error)
+
+    def retrying(self, *, stream: str, attempt: int, wait_s: float, error: BaseException) -> None:
+        """The stream is started again after a wait."""
+        self._log.warning("retrying", stream=stream, attempt=attempt, wait_s=round(wait_s, 1), error=_sentence(error))
+        cause = type(error).__qualname__
+        self._telemetry.count("lakehouse.restarts", pipeline=self._pipeline, stream=stream, cause=cause)
+
+    def commit_retried(self, *, table: str, attempt: int, error: BaseException) -> None:
+        self._log.warning("commit_retried", table=table, attempt=attempt, error=_sentence(error))
+        self._telemetry.count("lakehouse.commit.retries", pipeline=self._pipeline, table=table)
+
+    def superseded(self, error: BaseException) -> None:
+        """A newer start of this pipeline has taken over: this one ends."""
+        self._log.error("superseded", error=_sentence(error))
+        self._count_error(error)
+
+    def schema_changed(self, *, table: str, changes: list[str]) -> None:
+        self._log.info("schema_changed", table=table, changes=changes)
+        self._telemetry.count("lakehouse.schema.changes", len(changes), pipeline=self._pipeline, table=table)
+
+    def snapshots_expired(self, *, table: str, count: int) -> None:
+        self._log.info("snapshots_expired", table=table, count=count)
+        self._telemetry.count("lakehouse.snapshots.expired", count, pipeline=self._pipeline, table=table)
+
+    def _count_error(self, error: BaseException) -> None:
+        kind = {"error.type": type(error).__qualname__}
+        self._telemetry.count("lakehouse.errors", 1, pipeline=self._pipeline, **kind)
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{type(error).__qualname__}: {error}"

@@ -1,0 +1,212 @@
+"""The recording `Telemetry`; the only file beside the exporters and their watch that imports the SDK.
+
+Its providers are its own: an application around us keeps the process-wide ones.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+from opentelemetry import context, trace
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
+from opentelemetry.metrics import _Gauge as Gauge
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Status, StatusCode
+
+from telemetry.delivery import BoundedSpans, Outage, WatchedMetrics, WatchedSpans, close_in_time, listen
+from telemetry.exporters import Exporters
+from telemetry.instruments import DROPPED, Instrument, check, exported
+from telemetry.masking import mask, masked, masked_text
+from telemetry.settings import SERVICE_NAME, TelemetrySettings
+from telemetry.spans import CURRENT, Span
+from telemetry.start import Telemetry
+
+SCOPE = "lakehouse-ingest"
+
+Plain = str | bool | int | float | Sequence[str]
+
+
+def _plain(name: str, value: object) -> Plain:
+    value = masked(value, name)
+    if isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    return str(value)
+
+
+def _attributes(attributes: Mapping[str, object]) -> dict[str, Plain]:
+    return {exported(name): _plain(name, value) for name, value in attributes.items() if value is not None}
+
+
+class LiveSpan(Span):
+    __slots__ = ("_attributes", "_context", "_name", "_outer", "_span", "_tracer", "span_id", "trace_id")
+
+    def __init__(self, tracer: trace.Tracer, name: str, attributes: Mapping[str, object]) -> None:
+        self._tracer = tracer
+        self._name = name
+        self._attributes = attributes
+        self.trace_id: str | None = None
+        self.span_id: str | None = None
+
+    def __enter__(self) -> Self:
+        self._span = self._tracer.start_span(self._name, attributes=_attributes(self._attributes))
+        ids = self._span.get_span_context()
+        if ids.is_valid:
+            self.trace_id, self.span_id = (
+                trace.format_trace_id(ids.trace_id),
+                trace.format_span_id(ids.span_id),
+            )
+        self._context = context.attach(trace.set_span_in_context(self._span))
+        self._outer = CURRENT.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        CURRENT.reset(self._outer)
+        context.detach(self._context)
+        if isinstance(error, Exception):
+            self._failed(error)
+        self._span.end()
+
+    def set(self, **attributes: object) -> None:
+        self._span.set_attributes(_attributes(attributes))
+
+    def _failed(self, error: Exception) -> None:
+        # Not the SDK's record_exception: it would carry a secret in the message out of the process.
+        sentence = masked_text(str(error))
+        details = {
+            "exception.type": type(error).__qualname__,
+            "exception.message": sentence,
+            "exception.stacktrace": masked_text("".join(traceback.format_exception(error))),
+        }
+        self._span.add_event("exception", details)
+        self._span.set_attribute("error.type", type(error).__qualname__)
+        self._span.set_status(Status(StatusCode.ERROR, f"{type(error).__qualname__}: {sentence}"))
+
+
+class LiveTelemetry(Telemetry):
+    __slots__ = ("_abort", "_close", "_instruments", "_made", "_outage", "_shut", "_tracer")
+
+    def __init__(
+        self,
+        *,
+        tracer: trace.Tracer | None,
+        meter: Meter | None,
+        outage: Outage,
+        instruments: Mapping[str, Instrument],
+        close: Iterable[Callable[[], object]] = (),
+        abort: Iterable[Callable[[], object]] = (),
+    ) -> None:
+        self._tracer = tracer
+        self._outage = outage
+        self._instruments = instruments
+        self._made = {} if meter is None else _make(meter, instruments, outage)
+        self._close = tuple(close)
+        self._abort = tuple(abort)
+        self._shut: bool | None = None
+
+    def span(self, name: str, /, **attributes: object) -> Span:
+        return super().span(name) if self._tracer is None else LiveSpan(self._tracer, name, attributes)
+
+    def count(self, instrument: str, /, value: float = 1, **attributes: object) -> None:
+        check(self._instruments, instrument, "counter", attributes)
+        made = self._made.get(instrument)
+        if isinstance(made, Counter):
+            made.add(value, _attributes(attributes))
+
+    def record(self, instrument: str, /, value: float, **attributes: object) -> None:
+        check(self._instruments, instrument, "histogram", attributes)
+        made = self._made.get(instrument)
+        if isinstance(made, Histogram):
+            made.record(value, _attributes(attributes))
+
+    def gauge(self, instrument: str, /, value: float, **attributes: object) -> None:
+        check(self._instruments, instrument, "gauge", attributes)
+        made = self._made.get(instrument)
+        if isinstance(made, Gauge):
+            made.set(value, _attributes(attributes))
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        return self._outage.dropped
+
+    def shutdown(self, timeout_s: float = 5) -> bool:
+        if self._shut is None:
+            before = self.dropped
+            self._shut = close_in_time(timeout_s, self._close, self._abort) and self.dropped == before
+        return self._shut
+
+
+def _make(
+    meter: Meter, instruments: Mapping[str, Instrument], outage: Outage
+) -> dict[str, Counter | Histogram | Gauge]:
+    def dropped(_: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(n, {exported("signal"): signal}) for signal, n in outage.dropped.items()]
+
+    made: dict[str, Counter | Histogram | Gauge] = {}
+    for name, it in instruments.items():
+        if name == DROPPED:
+            meter.create_observable_counter(name, [dropped], unit=it.unit, description=it.meaning)
+        elif it.kind == "counter":
+            made[name] = meter.create_counter(name, unit=it.unit, description=it.meaning)
+        elif it.kind == "gauge":
+            made[name] = meter.create_gauge(name, unit=it.unit, description=it.meaning)
+        else:
+            made[name] = meter.create_histogram(
+                name,
+                unit=it.unit,
+                description=it.meaning,
+                explicit_bucket_boundaries_advisory=it.buckets or None,
+            )
+    return made
+
+
+def _resource(settings: TelemetrySettings) -> Resource:
+    found = Resource.create(dict(settings.resource))
+    named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
+    # OTEL_SERVICE_NAME wins over our default, a name from the settings wins over both.
+    if named and settings.service_name == SERVICE_NAME:
+        return found
+    return found.merge(Resource({"service.name": settings.service_name}))
+
+
+def _hide(settings: TelemetrySettings) -> None:
+    for value in settings.headers.values():
+        mask(value)
+        mask(value.rpartition(" ")[2])
+
+
+def start(
+    settings: TelemetrySettings, exporters: Exporters, log: Any, instruments: Mapping[str, Instrument]
+) -> LiveTelemetry:
+    _hide(settings)
+    listen()
+    outage = Outage(log or structlog.get_logger("telemetry"))
+    resource = _resource(settings)
+    tracer: trace.Tracer | None = None
+    meter: Meter | None = None
+    close: list[Callable[[], object]] = []
+    abort: list[Callable[[], object]] = []
+    # The SDK's own handlers at exit wait for half a minute each: the owner calls shutdown.
+    if exporters.spans is not None:
+        spans = WatchedSpans(exporters.spans, outage)
+        tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        tracers.add_span_processor(BoundedSpans(spans, outage))
+        tracer = tracers.get_tracer(SCOPE)
+        close.append(tracers.shutdown)
+        abort.append(spans.shutdown)
+    if exporters.metrics is not None:
+        metrics = WatchedMetrics(exporters.metrics, outage)
+        reader = PeriodicExportingMetricReader(metrics, export_interval_millis=settings.metric_interval_s * 1000)
+        meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        meter = meters.get_meter(SCOPE)
+        close.append(meters.shutdown)
+        abort.append(metrics.shutdown)
+    return LiveTelemetry(tracer=tracer, meter=meter, outage=outage, instruments=instruments, close=close, abort=abort)

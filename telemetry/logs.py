@@ -1,0 +1,111 @@
+"""One shape for every line: ours from structlog, and py4j's, pyiceberg's and urllib3's by the same door.
+
+All lines go to stderr through one handler, with UTC time, level, the current span, and without secrets.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from telemetry.masking import masked, masked_text
+from telemetry.settings import LogSettings
+from telemetry.spans import current
+
+# Our lines pass at the level from the settings, everyone else's from WARNING on: two trees of loggers.
+OURS = "structlog"
+
+Event = MutableMapping[str, Any]
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Looks stderr up for every line, so that whoever replaces it gets the lines."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: TextIO) -> None:
+        pass
+
+
+def _span_ids(_: Any, __: str, event: Event) -> Event:
+    span = current()
+    if span.trace_id is not None:
+        event.setdefault("trace_id", span.trace_id)
+        event.setdefault("span_id", span.span_id)
+    return event
+
+
+def _without_secrets(_: Any, __: str, event: Event) -> Event:
+    kept = ("_record", "_from_structlog", "exc_info")
+    return {key: value if key in kept else masked(value, key) for key, value in event.items()}
+
+
+def _where(logger: Any, _: str, event: Event) -> Event:
+    record = event.get("_record")
+    name = record.name if record is not None else logger.name.removeprefix(OURS).removeprefix(".")
+    if name:
+        event.setdefault("logger", name)
+    return event
+
+
+def _rendered_without_secrets(_: Any, __: str, line: Any) -> str:
+    """The last net: a value that became text only when it was rendered."""
+    return masked_text(str(line))
+
+
+def _own_logger(*name: Any) -> logging.Logger:
+    return logging.getLogger(".".join((OURS, *map(str, name[:1]))))
+
+
+def configure(settings: LogSettings | None = None) -> None:
+    """Takes over the process's logging; called once, at the edge."""
+    settings = settings or LogSettings()
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        _where,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _span_ids,
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        _without_secrets,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=_own_logger,
+        cache_logger_on_first_use=False,
+    )
+    handler = _Stderr()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _renderer(settings),
+                _rendered_without_secrets,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    for old in [it for it in root.handlers if type(it) in (logging.StreamHandler, _Stderr)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(max(level, logging.WARNING))
+    logging.getLogger(OURS).setLevel(level)
+    logging.captureWarnings(True)
+
+
+def _renderer(settings: LogSettings) -> Processor:
+    terminal = sys.stderr.isatty()
+    if settings.format == "text" or (settings.format == "auto" and terminal):
+        # The pretty tracebacks show local variables, and with them secrets.
+        return structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
+    return structlog.processors.JSONRenderer()

@@ -1,0 +1,40 @@
+"""What a caller may choose; nothing here reads files or the environment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SERVICE_NAME = "lakehouse-ingest"
+
+
+@dataclass(frozen=True)
+class TelemetrySettings:
+    """Off unless asked for. Without an endpoint the OTEL_* variables decide, then the SDK's defaults."""
+
+    traces: bool = False
+    metrics: bool = False
+    exporter: str = "otlp_grpc"
+    endpoint: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    service_name: str = SERVICE_NAME
+    resource: Mapping[str, str] = field(default_factory=dict)
+    metric_interval_s: float = 10
+
+    def __post_init__(self) -> None:
+        # Without a scheme the SDK guesses TLS, and a plain collector then looks dead.
+        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(f"telemetry endpoint {self.endpoint!r}: must begin with http:// or https://")
+        if self.metric_interval_s <= 0:
+            raise ValueError(f"telemetry metric_interval_s {self.metric_interval_s!r}: must be above 0")
+
+    @property
+    def on(self) -> bool:
+        return self.traces or self.metrics
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """`auto`: text on a terminal, json elsewhere."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "text"] = "auto"

@@ -1,0 +1,67 @@
+"""The door: settings in, a `Telemetry` out.
+
+Switched off it has no provider, no thread, and has not imported the SDK. Switched on, no call waits for a
+collector.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from telemetry.instruments import INSTRUMENTS, Instrument
+from telemetry.settings import TelemetrySettings
+from telemetry.spans import NO_SPAN, Span
+
+
+class TelemetryUnavailable(ImportError):
+    """Switched on, but the packages that carry it aren't installed."""
+
+
+class Telemetry:
+    """Switched off. The recording one derives from it, and so does the one that tests use."""
+
+    __slots__ = ()
+
+    def span(self, _name: str, /, **_attributes: object) -> Span:
+        """Name the work, not its object: the object is an attribute."""
+        return NO_SPAN
+
+    def count(self, _instrument: str, /, value: float = 1, **_attributes: object) -> None:
+        pass
+
+    def record(self, _instrument: str, /, value: float, **_attributes: object) -> None:
+        pass
+
+    def gauge(self, _instrument: str, /, value: float, **_attributes: object) -> None:
+        pass
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """What the collector never got: spans under `traces`, pushes under `metrics`."""
+        return {}
+
+    def shutdown(self, timeout_s: float = 5) -> bool:  # noqa: ARG002  the recording one needs it
+        """Sends what is left, in this time at most; says whether all of it went out."""
+        return True
+
+
+OFF = Telemetry()
+
+
+def start(
+    settings: TelemetrySettings, *, log: Any = None, instruments: Mapping[str, Instrument] = INSTRUMENTS
+) -> Telemetry:
+    """Warnings about a collector that can't be reached go to `log`, a structlog logger."""
+    if not settings.on:
+        return OFF
+    try:
+        from telemetry import live  # noqa: PLC0415  the SDK is an extra, and half a second of imports
+        from telemetry.exporters import build  # noqa: PLC0415
+
+        exporters = build(settings)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("opentelemetry", "grpc", "requests"):
+            raise
+        raise TelemetryUnavailable(
+            f"telemetry is switched on, but {error.name} is not installed: install lakehouse-ingest[otlp]"
+        ) from error
+    return live.start(settings, exporters, log, instruments)

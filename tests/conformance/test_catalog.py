@@ -1,0 +1,509 @@
+"""What `catalog` promises, on a real REST catalog."""
+
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+from pyiceberg.table import Transaction
+
+from catalog import (
+    BranchGone,
+    Column,
+    Conflict,
+    Connection,
+    Lake,
+    OutcomeUnknown,
+    Partition,
+    Refused,
+    Sort,
+    Staged,
+    TableMissing,
+    TableSpec,
+    TableState,
+    Unreachable,
+    add_columns,
+    align_branch,
+    append_rows,
+    connect,
+    create_table,
+    drop_branches,
+    ensure_namespace,
+    head,
+    load,
+    open_branch,
+    publish,
+    restage,
+)
+
+COLUMNS = (Column("id", "long"), Column("site", "string"))
+SENT_TOKEN = "s3cr3t-token-value"
+
+Send = Callable[[], requests.Response]
+
+
+@pytest.fixture(scope="module")
+def lake(rest_uri: str) -> Iterator[Lake]:
+    lake = connect(Connection(rest_uri))
+    ensure_namespace(lake, "conformance")
+    yield lake
+    lake.close()
+
+
+@pytest.fixture
+def name(lake: Lake) -> str:
+    name = f"conformance.t{uuid.uuid4().hex[:12]}"
+    create_table(lake, TableSpec(name, COLUMNS, (Partition.parse("site"),)))
+    return name
+
+
+@pytest.fixture
+def filled(lake: Lake, name: str) -> str:
+    """A table with one published row and the branch `ours` at main's head."""
+    open_branch(lake, name, "ours")
+    land(lake, name, 1)
+    return name
+
+
+def land(lake: Lake, name: str, *ids: int, branch: str = "ours") -> TableState:
+    staged = stage(lake, name, *ids, branch=branch)
+    return publish(lake, name, branch, staged.snapshot, staged.parent)
+
+
+def stage(lake: Lake, name: str, *ids: int, branch: str = "ours") -> Staged:
+    rows = [{"id": number, "site": "north" if number % 2 else "south"} for number in ids]
+    return append_rows(lake, name, branch, rows, {"test.ids": ",".join(map(str, ids))})
+
+
+def foreign_commit(lake: Lake, name: str, *ids: int) -> None:
+    table = lake.pyiceberg.load_table(name)
+    table.append(pa.table({"id": pa.array(ids, pa.int64()), "site": ["foreign"] * len(ids)}))
+
+
+def ids_in(lake: Lake, name: str) -> list[int]:
+    return sorted(lake.pyiceberg.load_table(name).scan().to_arrow()["id"].to_pylist())
+
+
+def files_of(lake: Lake, name: str, snapshot: int) -> set[str]:
+    table = lake.pyiceberg.load_table(name)
+    found = table.metadata.snapshot_by_id(snapshot)
+    assert found
+    return {
+        entry.data_file.file_path
+        for manifest in found.manifests(table.io)
+        if manifest.added_snapshot_id == snapshot
+        for entry in manifest.fetch_manifest_entry(table.io)
+    }
+
+
+@contextmanager
+def on_commit(lake: Lake, act: Callable[[Send], requests.Response]) -> Iterator[None]:
+    """Stand between us and the catalog for commits; `act` decides when and whether they are sent."""
+    session: Any = lake.pyiceberg._session  # type: ignore[attr-defined]
+    real = session.request
+
+    def request(method: str, url: str, **kwargs: Any) -> requests.Response:
+        if method == "POST" and "/tables/" in url:
+            return act(lambda: real(method, url, **kwargs))
+        return real(method, url, **kwargs)  # type: ignore[no-any-return]
+
+    session.request = request
+    try:
+        yield
+    finally:
+        session.request = real
+
+
+def answer_lost(send: Send) -> requests.Response:
+    send()
+    raise requests.ConnectionError("Connection aborted.")
+
+
+def request_lost(_: Send) -> requests.Response:
+    raise requests.ConnectionError("Connection aborted.")
+
+
+def test_eight_that_make_the_same_table_at_once_all_get_the_one(lake: Lake) -> None:
+    suffix = uuid.uuid4().hex[:8]
+    namespace = f"many{suffix}.deep"
+    spec = TableSpec(f"{namespace}.t", COLUMNS)
+
+    def make(_: int) -> str:
+        ensure_namespace(lake, namespace)
+        return create_table(lake, spec).uuid
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(make, range(8)))) == 1
+
+
+def test_a_table_comes_back_as_it_was_declared(lake: Lake) -> None:
+    spec = TableSpec(
+        f"conformance.t{uuid.uuid4().hex[:12]}",
+        (
+            Column("id", "long", required=True, doc="who"),
+            Column("event_time", "timestamptz"),
+            Column("name", "string"),
+            Column("price", "decimal(10,2)"),
+            Column("place", 'struct<lat: double, "odd name": list<map<string, long>>>'),
+        ),
+        tuple(map(Partition.parse, ("day(event_time)", "bucket(16, id)", "truncate(4, name)", "name as n"))),
+        (Sort("event_time", descending=True), Sort("bucket(4, id)")),
+        {"write.parquet.compression-codec": "zstd"},
+    )
+    made = create_table(lake, spec)
+    assert (made.columns, made.partitions, made.sort) == (spec.columns, spec.partitions, spec.sort)
+    assert spec.properties.items() <= made.properties.items()
+    assert made.format_version == 2
+    assert made.main is None
+    assert made.history_complete()
+    fields = [field.name for field in lake.pyiceberg.load_table(spec.name).spec().fields]
+    assert fields == ["event_time_day", "id_bucket", "name_trunc", "n"]
+
+
+def test_what_is_missing_is_named(lake: Lake) -> None:
+    with pytest.raises(TableMissing, match=r"conformance\.nothing"):
+        load(lake, "conformance.nothing")
+    with pytest.raises(Refused, match="namespace"):
+        load(lake, "plain")
+
+
+def test_a_branch_starts_at_mains_head_and_drops_the_stale_ones_with_it(lake: Lake, filled: str) -> None:
+    state = open_branch(lake, filled, "next", drop=["ours", "never_there"])
+    assert state.refs == {"main": state.main, "next": state.main}
+
+
+def test_on_an_empty_table_main_stays_unset_until_the_first_publication(lake: Lake, name: str) -> None:
+    opened = open_branch(lake, name, "ours")
+    assert opened.main is None
+    assert "ours" in opened.refs
+    staged = stage(lake, name, 1, 2)
+    assert staged.parent is None
+    assert head(lake, name) is None
+    published = publish(lake, name, "ours", staged.snapshot, None)
+    assert published.main == staged.snapshot
+    assert ids_in(lake, name) == [1, 2]
+
+
+def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_published(lake: Lake, name: str) -> None:
+    """As Spark does it: main is unset, the first landing stands upon the branch's empty snapshot."""
+    open_branch(lake, name, "ours")
+    table = lake.pyiceberg.load_table(name)
+    table.append(pa.table({"id": pa.array([5], pa.int64()), "site": ["north"]}), branch="ours")
+    staged = head(lake, name, "ours")
+    assert staged
+    published = publish(lake, name, "ours", staged, None)
+    assert next(published.ancestors()).id == staged
+    assert len(list(published.ancestors())) == 2
+    assert ids_in(lake, name) == [5]
+
+
+@pytest.mark.parametrize("rows", [(), (1,)])
+def test_of_those_who_open_the_same_branch_at_once_one_gets_it(lake: Lake, name: str, rows: tuple[int, ...]) -> None:
+    if rows:
+        foreign_commit(lake, name, *rows)
+
+    def attempt(_: int) -> bool:
+        try:
+            open_branch(lake, name, "epoch_1")
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(attempt, range(4))) == 1
+
+
+def test_a_publication_over_a_foreign_commit_is_refused_and_nothing_of_it_is_seen(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    with pytest.raises(Conflict):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert ids_in(lake, filled) == [1, 100]
+
+
+def test_a_parent_that_the_snapshot_was_not_built_upon_never_moves_main(lake: Lake, filled: str) -> None:
+    """A caller that passes main's newest head would otherwise undo the commit of another."""
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    with pytest.raises(Conflict, match="staged again"):
+        publish(lake, filled, "ours", staged.snapshot, head(lake, filled))
+    assert ids_in(lake, filled) == [1, 100]
+
+
+def test_a_refused_publication_is_sent_once(lake: Lake, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyiceberg repeats its transactions' commits upon the newest head; ours must not be among them."""
+    sent: list[int] = []
+
+    def counted(send: Send) -> requests.Response:
+        sent.append(1)
+        return send()
+
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    monkeypatch.setattr(Transaction, "commit_transaction", lambda _: pytest.fail("a transaction's commit"))
+    with on_commit(lake, counted), pytest.raises(Conflict):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert len(sent) == 1
+
+
+def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
+    refused = stage(lake, filled, 2, 3)
+    foreign_commit(lake, filled, 100)
+    again = restage(lake, filled, "ours", refused.snapshot, {"test.ids": "2,3"})
+    assert again.parent == head(lake, filled)
+    assert files_of(lake, filled, again.snapshot) == files_of(lake, filled, refused.snapshot)
+    state = publish(lake, filled, "ours", again.snapshot, again.parent)
+    assert ids_in(lake, filled) == [1, 2, 3, 100]
+    newest = next(state.ancestors())
+    assert newest.summary["test.ids"] == "2,3"
+    assert newest.summary["added-records"] == "2"
+    assert newest.summary["total-records"] == "4"
+
+
+def test_restaging_what_has_been_published_doubles_nothing(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    foreign_commit(lake, filled, 100)
+    again = restage(lake, filled, "ours", staged.snapshot, {})
+    assert again == staged
+    publish(lake, filled, "ours", again.snapshot, again.parent)
+    assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def test_restaging_is_refused_where_the_files_no_longer_fit(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    with lake.pyiceberg.load_table(filled).update_spec() as update:
+        update.remove_field("site")
+    with pytest.raises(Refused, match="partitioned"):
+        restage(lake, filled, "ours", staged.snapshot, {})
+
+
+def test_restaging_goes_on_after_a_column_was_added(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    add_columns(lake, filled, [("", Column("unit", "string"))])
+    again = restage(lake, filled, "ours", staged.snapshot, {})
+    publish(lake, filled, "ours", again.snapshot, again.parent)
+    assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    open_branch(lake, filled, "newer", drop=["ours"])
+    with pytest.raises(BranchGone):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    with pytest.raises(BranchGone):
+        restage(lake, filled, "ours", staged.snapshot, {})
+    with pytest.raises(BranchGone):
+        stage(lake, filled, 3)
+    with pytest.raises(BranchGone):
+        align_branch(lake, filled, "ours")
+    assert ids_in(lake, filled) == [1]
+
+
+def test_a_lost_answer_is_settled_by_looking(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    with on_commit(lake, answer_lost):
+        state = publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert state.main == staged.snapshot
+    assert ids_in(lake, filled) == [1, 2]
+
+
+def test_a_request_that_never_arrived_is_a_conflict(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    with on_commit(lake, request_lost), pytest.raises(Conflict, match="main does not hold it"):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert ids_in(lake, filled) == [1]
+    state = publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert state.main == staged.snapshot
+
+
+@pytest.mark.parametrize("arrives", ["before the restaging", "after the restaging"])
+def test_a_request_that_arrives_late_doubles_nothing(lake: Lake, filled: str, arrives: str) -> None:
+    late: list[Send] = []
+
+    def held(send: Send) -> requests.Response:
+        late.append(send)
+        raise requests.ReadTimeout("slow")
+
+    staged = stage(lake, filled, 2)
+    with on_commit(lake, held), pytest.raises(Conflict):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    if arrives == "before the restaging":
+        assert late[0]().status_code == 200
+    again = restage(lake, filled, "ours", staged.snapshot, {})
+    if arrives == "after the restaging":
+        assert late[0]().status_code == 409
+    publish(lake, filled, "ours", again.snapshot, again.parent)
+    assert ids_in(lake, filled) == [1, 2]
+
+
+def test_a_refusal_that_answers_a_repeated_request_is_settled_as_a_success(lake: Lake, filled: str) -> None:
+    """A proxy that sends a commit twice hands out the refusal of the second."""
+
+    def twice(send: Send) -> requests.Response:
+        send()
+        return send()
+
+    staged = stage(lake, filled, 2)
+    with on_commit(lake, twice):
+        state = publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert state.main == staged.snapshot
+
+
+def test_without_any_answer_the_outcome_stays_unknown(lake: Lake, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = stage(lake, filled, 2)
+
+    def unreachable(*_: object) -> None:
+        raise requests.ConnectionError("Connection aborted.")
+
+    def lost_for_good(_: Send) -> requests.Response:
+        monkeypatch.setattr(lake.pyiceberg, "load_table", unreachable)
+        raise requests.ConnectionError("Connection aborted.")
+
+    with on_commit(lake, lost_for_good), pytest.raises(OutcomeUnknown):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+
+
+def test_staging_with_a_lost_answer_stages_once(lake: Lake, filled: str) -> None:
+    lost: list[int] = []
+
+    def first_lost(send: Send) -> requests.Response:
+        answer = send()
+        if not lost:
+            lost.append(1)
+            raise requests.ConnectionError("Connection aborted.")
+        return answer
+
+    with on_commit(lake, first_lost):
+        staged = stage(lake, filled, 2)
+    publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    assert ids_in(lake, filled) == [1, 2]
+
+
+def test_an_aligned_branch_lets_the_next_landing_through(lake: Lake, filled: str) -> None:
+    stage(lake, filled, 50)
+    foreign_commit(lake, filled, 100)
+    state = align_branch(lake, filled, "ours")
+    assert state.refs["ours"] == state.main
+    land(lake, filled, 2)
+    assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def test_parallel_tables_are_published_side_by_side(lake: Lake) -> None:
+    def run(number: int) -> list[int]:
+        name = f"conformance.p{uuid.uuid4().hex[:8]}"
+        create_table(lake, TableSpec(name, COLUMNS))
+        open_branch(lake, name, "ours")
+        for batch in range(3):
+            land(lake, name, number, batch)
+        return ids_in(lake, name)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(4))) == [sorted([n] * 3 + [0, 1, 2]) for n in range(4)]
+
+
+def test_dropping_branches_is_repeatable(lake: Lake, filled: str) -> None:
+    assert drop_branches(lake, filled, ["ours", "other"]).refs.keys() == {"main"}
+    assert drop_branches(lake, filled, ["ours"]).refs.keys() == {"main"}
+    with pytest.raises(ValueError, match="main"):
+        drop_branches(lake, filled, ["main"])
+
+
+def test_columns_are_added_at_every_depth_in_one_commit(lake: Lake) -> None:
+    name = f"conformance.t{uuid.uuid4().hex[:12]}"
+    columns = (
+        Column("place", "struct<lat: double>"),
+        Column("items", "list<struct<sku: string>>"),
+        Column("tags", "map<string, struct<level: int>>"),
+    )
+    before = create_table(lake, TableSpec(name, columns))
+    added = [
+        ("", Column("a.b", "decimal(10, 2)", doc="dotted")),
+        ("place", Column("lon", "double")),
+        ("items.element", Column("parts", "list<struct<n: long>>")),
+        ("tags.value", Column("note", "string")),
+    ]
+    after = add_columns(lake, name, added)
+    assert [column.type for column in after.columns] == [
+        "struct<lat: double, lon: double>",
+        "list<struct<sku: string, parts: list<struct<n: long>>>>",
+        "map<string, struct<level: int, note: string>>",
+        "decimal(10,2)",
+    ]
+    assert after.schema_id == before.schema_id + 1
+    assert add_columns(lake, name, added).schema_id == after.schema_id
+    with pytest.raises(Refused, match="lon is there as double"):
+        add_columns(lake, name, [("place", Column("lon", "string"))])
+    with pytest.raises(Refused):
+        add_columns(lake, name, [("nowhere", Column("x", "long"))])
+    with pytest.raises(Refused):
+        add_columns(lake, name, [("", Column("y", "long", required=True))])
+
+
+def test_those_who_add_columns_at_once_all_succeed(lake: Lake, name: str) -> None:
+    def add(number: int) -> None:
+        own, shared = Column(f"c{number}", "long"), Column("shared", "string")
+        add_columns(lake, name, [("", own), ("", shared)])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    names = [column.name for column in load(lake, name).columns]
+    assert sorted(names) == ["c0", "c1", "c2", "c3", "id", "shared", "site"]
+
+
+def test_the_walk_back_tells_where_history_was_pruned(lake: Lake, filled: str) -> None:
+    land(lake, filled, 2)
+    state = land(lake, filled, 3)
+    # The first of them is the empty one that the branch was opened with: never part of main.
+    walked = list(state.ancestors())
+    assert [snapshot.summary["test.ids"] for snapshot in walked] == ["3", "2", "1"]
+    assert state.history_complete()
+    oldest = walked[-1]
+    lake.pyiceberg.load_table(filled).maintenance.expire_snapshots().by_id(oldest.id).commit()
+    pruned = load(lake, filled)
+    assert [snapshot.id for snapshot in pruned.ancestors()] == [walked[0].id, walked[1].id]
+    assert not pruned.history_complete()
+    assert pruned.contains(walked[1].id) is True
+    assert pruned.contains(oldest.id) is None
+
+
+def test_rows_with_an_unknown_column_are_refused(lake: Lake, filled: str) -> None:
+    with pytest.raises(Refused, match="oops"):
+        append_rows(lake, filled, "ours", [{"id": 1, "oops": 2}], {})
+    with pytest.raises(Refused):
+        append_rows(lake, filled, "ours", [{"id": "no number"}], {})
+
+
+def test_a_closed_port_is_unreachable_within_seconds() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = time.monotonic()
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}.*refused"):
+        connect(Connection(f"http://127.0.0.1:{port}", token=SENT_TOKEN))
+    assert time.monotonic() - started < 5
+
+
+def test_no_secret_is_shown(rest_uri: str) -> None:
+    connection = Connection(
+        rest_uri.replace("://", f"://user:{SENT_TOKEN}@"),
+        token=SENT_TOKEN,
+        properties={"s3.secret-access-key": SENT_TOKEN},
+    )
+    lake = connect(connection)
+    shown = [repr(connection), str(connection), repr(lake)]
+    with suppress(TableMissing):
+        load(lake, f"conformance.{SENT_TOKEN}")
+    with pytest.raises(TableMissing) as missing:
+        load(lake, f"conformance.{SENT_TOKEN}")
+    assert missing.value.__suppress_context__
+    shown.append(str(missing.value).removeprefix(f"loading table conformance.{SENT_TOKEN}: "))
+    assert not [text for text in shown if SENT_TOKEN in text]

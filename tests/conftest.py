@@ -1,0 +1,75 @@
+"""Real services, one of each for the whole run: a test that needs its own topic or namespace names it."""
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakehouse_ingest.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.jars import ensure, jars_folder_from
+from tests.services.engines import engines
+
+IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
+
+# py4j's finalizers log the traceback of a stopped JVM; formatted while a collection interrupts `ast.parse`,
+# it breaks CPython 3.11's parser ("AST constructor recursion depth mismatch").
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def pytest_report_header() -> list[str]:
+    found = engines(os.environ)
+    absent = [str(engine) for engine in found if engine.required and not engine.found]
+    if absent and os.environ.get("CI") == "true":
+        pytest.exit(f"CI needs every engine: {'; '.join(absent)}", returncode=1)
+    if IN_CONTAINERS and not next(engine.found for engine in found if engine.name == "docker"):
+        pytest.exit("LAKEHOUSE_TEST_SERVICES=containers, but no Docker engine answers: unset it.", returncode=1)
+    return [str(engine) for engine in found]
+
+
+@pytest.fixture(scope="session")
+def jars_folder() -> Path | None:
+    return jars_folder_from(os.environ)
+
+
+@pytest.fixture(scope="session")
+def spark_jars(jars_folder: Path | None) -> list[Path]:
+    return ensure("spark", folder=jars_folder)
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture(scope="session")
+def rest_uri(warehouse: Path, jars_folder: Path | None) -> Iterator[str]:
+    if IN_CONTAINERS:
+        from tests.services import containers  # noqa: PLC0415 - its library asks for Docker when it is loaded
+
+        with containers.catalog(warehouse) as uri:
+            yield uri
+        return
+    catalog = EmbeddedCatalog(warehouse, port=0, jars=jars_folder)
+    try:
+        yield catalog.start()
+    finally:
+        catalog.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) -> Iterator[str]:
+    """The bootstrap servers of a broker."""
+    if IN_CONTAINERS:
+        from tests.services import containers  # noqa: PLC0415 - its library asks for Docker when it is loaded
+
+        with containers.broker() as servers:
+            yield servers
+        return
+    kafka = EmbeddedBroker(tmp_path_factory.mktemp("broker"), port=0, jars=jars_folder)
+    try:
+        yield kafka.start()
+    finally:
+        kafka.stop()

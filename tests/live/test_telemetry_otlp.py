@@ -1,0 +1,203 @@
+"""Spans and metrics reach a real collector over both protocols, and a dead or hanging one costs nothing."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from telemetry import TelemetrySettings, start
+from tests.services.otlp import OtlpReceiver
+
+pytestmark = pytest.mark.live
+
+AT = {"pipeline": "plant-7", "stream": "sensors"}
+PROTOCOLS = ("otlp_grpc", "otlp_http")
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    with OtlpReceiver() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def noise() -> Iterator[list[str]]:
+    """What reaches the root logger, as an application would set it up; caplog also sees what does not."""
+    seen: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            seen.append(record.getMessage())
+
+    listener = Listener()
+    logging.getLogger().addHandler(listener)
+    yield seen
+    logging.getLogger().removeHandler(listener)
+
+
+def _settings(exporter: str, endpoint: str, interval_s: float = 60) -> TelemetrySettings:
+    return TelemetrySettings(
+        traces=True,
+        metrics=True,
+        exporter=exporter,
+        endpoint=endpoint,
+        headers={"X-Scope-OrgID": "tenant-1"},
+        resource={"deployment.environment.name": "test"},
+        metric_interval_s=interval_s,
+    )
+
+
+def _endpoint(receiver: OtlpReceiver, exporter: str) -> str:
+    return receiver.endpoint_grpc if exporter == "otlp_grpc" else receiver.endpoint_http
+
+
+def _nobody_listens() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("exporter", PROTOCOLS)
+def test_a_span_tree_arrives_with_parents_attributes_and_errors(receiver: OtlpReceiver, exporter: str) -> None:
+    telemetry = start(_settings(exporter, _endpoint(receiver, exporter)))
+    with telemetry.span("batch", batch=7, **AT) as batch:
+        with telemetry.span("decode"):
+            pass
+        with pytest.raises(ValueError, match="broken"), telemetry.span("land"):
+            raise ValueError("broken")
+    assert telemetry.shutdown(10)
+
+    (root,) = receiver.spans("batch")
+    (decode,) = receiver.spans("decode")
+    (land,) = receiver.spans("land")
+    assert (root.trace_id, root.span_id, root.parent_id) == (batch.trace_id, batch.span_id, "")
+    assert decode.parent_id == land.parent_id == root.span_id
+    assert decode.trace_id == land.trace_id == root.trace_id
+    assert root.attributes["lakehouse.batch"] == 7
+    assert root.resource["service.name"] == "lakehouse-ingest"
+    assert root.resource["deployment.environment.name"] == "test"
+    assert (root.status, decode.status, land.status) == ("unset", "unset", "error")
+    assert [name for name, _ in land.events] == ["exception"]
+    assert all(headers["x-scope-orgid"] == "tenant-1" for headers in receiver.headers())
+
+
+@pytest.mark.parametrize("exporter", PROTOCOLS)
+def test_metrics_arrive_with_unit_kind_and_attributes(receiver: OtlpReceiver, exporter: str) -> None:
+    telemetry = start(_settings(exporter, _endpoint(receiver, exporter)))
+    telemetry.count("lakehouse.records", 500, table="sensors", outcome="landed", **AT)
+    telemetry.count("lakehouse.records", 100, table="sensors", outcome="landed", **AT)
+    telemetry.record("lakehouse.batch.duration", 1.5, **AT)
+    telemetry.record("lakehouse.batch.duration", 2.5, **AT)
+    assert telemetry.shutdown(10)
+
+    (records,) = receiver.metrics("lakehouse.records")
+    (duration,) = receiver.metrics("lakehouse.batch.duration")
+    assert (records.kind, records.unit, records.value) == ("sum", "{record}", 600)
+    assert records.attributes["lakehouse.table"] == "sensors"
+    assert (duration.kind, duration.unit, duration.value, duration.count) == ("histogram", "s", 4, 2)
+
+
+@pytest.mark.parametrize("exporter", PROTOCOLS)
+def test_everything_is_pushed_without_being_asked(receiver: OtlpReceiver, exporter: str) -> None:
+    telemetry = start(_settings(exporter, _endpoint(receiver, exporter), interval_s=0.1))
+    with telemetry.span("batch"):
+        telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+    receiver.wait(lambda: receiver.spans("batch") and receiver.metrics("lakehouse.batches"))
+    assert telemetry.shutdown(10)
+
+
+def test_the_settings_of_the_standard_environment_are_used_where_ours_are_silent(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint_http)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "named-outside")
+    telemetry = start(TelemetrySettings(traces=True, exporter="otlp_http"))
+    with telemetry.span("batch"):
+        pass
+    assert telemetry.shutdown(10)
+    assert receiver.spans("batch")[0].resource["service.name"] == "named-outside"
+    assert receiver.headers()[0]["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("exporter", PROTOCOLS)
+def test_a_dead_endpoint_costs_one_warning_and_a_bounded_end(
+    exporter: str, capfd: pytest.CaptureFixture[str], noise: list[str]
+) -> None:
+    with capture_logs() as lines:
+        telemetry = start(_settings(exporter, _nobody_listens(), interval_s=0.1))
+        began = time.monotonic()
+        for _ in range(2000):
+            with telemetry.span("batch"):
+                telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+        assert time.monotonic() - began < 2
+        time.sleep(1)
+        began = time.monotonic()
+        assert not telemetry.shutdown(2)
+        assert time.monotonic() - began < 3
+
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("telemetry_not_delivered", "warning")
+    assert telemetry.dropped["traces"] == 2000
+    assert telemetry.dropped["metrics"] >= 1
+    assert noise == []
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("exporter", PROTOCOLS)
+def test_a_hanging_collector_slows_no_caller_and_what_does_not_fit_is_counted(
+    receiver: OtlpReceiver, exporter: str
+) -> None:
+    receiver.hang()
+    before = threading.active_count()
+    with capture_logs() as lines:
+        telemetry = start(_settings(exporter, _endpoint(receiver, exporter)))
+        began = time.monotonic()
+        for _ in range(12_000):
+            with telemetry.span("batch"):
+                pass
+        assert time.monotonic() - began < 6
+        turned_away = telemetry.dropped["traces"]
+        assert turned_away == 12_000 - 8192
+        began = time.monotonic()
+        assert not telemetry.shutdown(1)
+        assert time.monotonic() - began < 2
+    assert len(lines) <= 1
+    receiver.go_on()
+    receiver.wait(lambda: threading.active_count() <= before + 4)
+
+
+def test_an_outage_that_ends_is_told_and_its_loss_is_a_metric(receiver: OtlpReceiver) -> None:
+    with capture_logs() as lines:
+        telemetry = start(_settings("otlp_http", receiver.endpoint_http, interval_s=0.1))
+        receiver.refuse()
+        with telemetry.span("batch"):
+            telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+        receiver.wait(lambda: telemetry.dropped.get("traces"))
+        receiver.go_on()
+        with telemetry.span("batch"):
+            pass
+        receiver.wait(lambda: any(line["event"] == "telemetry_delivered_again" for line in lines))
+        receiver.wait(lambda: receiver.metrics("lakehouse.telemetry.dropped"))
+        telemetry.shutdown(5)
+    assert [line["event"] for line in lines] == ["telemetry_not_delivered", "telemetry_delivered_again"]
+    traces = {"lakehouse.signal": "traces"}
+    assert [it.value for it in receiver.metrics("lakehouse.telemetry.dropped") if it.attributes == traces] == [1]
+
+
+def test_a_process_that_forgets_to_shut_down_still_ends_at_once() -> None:
+    program = (
+        "from telemetry import TelemetrySettings, start\n"
+        f"t = start(TelemetrySettings(traces=True, metrics=True, endpoint={_nobody_listens()!r}))\n"
+        "with t.span('batch'): pass\n"
+    )
+    began = time.monotonic()
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert time.monotonic() - began < 10

@@ -1,0 +1,84 @@
+"""Which real engines this machine has; one line each at the head of a test run."""
+
+import importlib.metadata
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakehouse_ingest import jars, java
+from lakehouse_ingest.errors import LakehouseError
+
+EXTENSIONS = ("iceberg", "avro", "httpfs")
+LEAD = {"broker": "kafka_2.13", "catalog": "iceberg-core", "spark": "iceberg-spark-runtime"}
+
+
+@dataclass(frozen=True)
+class Engine:
+    name: str
+    found: bool
+    said: str
+    required: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'' if self.found else 'not found, '}{self.said}"
+
+
+def engines(environ: Mapping[str, str]) -> list[Engine]:
+    """With CI=true the jars are fetched here and now, as every one of them is required there."""
+    return [
+        _java(),
+        *(_jars(kind, environ) for kind in ("broker", "catalog", "spark")),
+        _duckdb(),
+        _docker(),
+    ]
+
+
+def _java() -> Engine:
+    try:
+        found = java.find_java()
+    except LakehouseError as error:
+        return Engine("java", found=False, said=str(error))
+    return Engine("java", found=True, said=f"{java.version(found)} ({found})")
+
+
+def _jars(kind: str, environ: Mapping[str, str]) -> Engine:
+    folder = jars.jars_folder_from(environ)
+    name = f"{kind} jars"
+    if folder is None and not jars.present(kind) and environ.get("CI") != "true":
+        said = f"yet to be downloaded by the first test that needs them ({jars.KINDS[kind]} MB)"
+        return Engine(name, found=False, said=said)
+    try:
+        files = jars.ensure(kind, folder=folder)
+    except LakehouseError as error:
+        return Engine(name, found=False, said=str(error))
+    lead = min((file.stem for file in files if file.name.startswith(LEAD[kind])), key=len)
+    return Engine(name, found=True, said=f"{lead} and {len(files) - 1} others in {files[0].parent}")
+
+
+def _duckdb() -> Engine:
+    try:
+        version = importlib.metadata.version("duckdb")
+        others = {name: importlib.metadata.version(f"duckdb-extension-{name}") for name in EXTENSIONS}
+    except importlib.metadata.PackageNotFoundError as error:
+        return Engine("duckdb", found=False, said=f"{error.name} is not installed")
+    said = ", ".join(f"{name} {other}" for name, other in others.items())
+    return Engine("duckdb", found=True, said=f"{version} with {said}")
+
+
+def _docker() -> Engine:
+    if shutil.which("docker") is None:
+        return Engine("docker", found=False, said="no such command", required=False)
+    try:
+        asked = subprocess.run(
+            ["docker", "version", "--format", "{{.Server.Version}}"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Engine("docker", found=False, said="no answer within 10 seconds", required=False)
+    if asked.returncode != 0:
+        return Engine("docker", found=False, said="no engine answers", required=False)
+    return Engine("docker", found=True, said=asked.stdout.strip(), required=False)

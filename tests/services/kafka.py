@@ -1,0 +1,99 @@
+"""What tests do with a broker: make a topic, fill it fast, read it back."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+PATIENCE = 30.0
+
+
+def create_topic(broker: str, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+    """Returns once the topic can be written to."""
+    admin = AdminClient({"bootstrap.servers": broker})
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
+    admin.create_topics([topic], operation_timeout=PATIENCE)[name].result(PATIENCE)
+
+
+def delete_topic(broker: str, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker})
+    admin.delete_topics([name], operation_timeout=PATIENCE)[name].result(PATIENCE)
+
+
+def produce(broker: str, topic: str, records: Iterable[tuple[Any, ...]], config: dict[str, Any] | None = None) -> int:
+    """Each record is (key, value), then if wanted headers, timestamp in ms, partition.
+
+    Returns how many were acknowledged; a refusal raises. Without a partition the key decides, as in Java.
+    """
+    settings = {
+        "bootstrap.servers": broker,
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "compression.type": "lz4",
+        "log_level": 2,  # a coordinator that is still loading is waited for, not reported
+        "partitioner": "murmur2_random",
+        "queue.buffering.max.messages": 1_000_000,
+        **(config or {}),
+    }
+    acknowledged, refused = 0, []
+
+    def answered(error: KafkaError | None, _message: Message) -> None:
+        nonlocal acknowledged
+        if error is None:
+            acknowledged += 1
+        else:
+            refused.append(error)
+
+    producer = Producer(settings)
+    for key, value, *rest in records:
+        headers, timestamp, partition = [*rest, None, None, None][:3]
+        record = {
+            "key": key,
+            "value": value,
+            "headers": headers,
+            "timestamp": timestamp,
+            "partition": partition,
+        }
+        given = {name: part for name, part in record.items() if part is not None}
+        while True:
+            try:
+                producer.produce(topic, on_delivery=answered, **given)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    left = producer.flush(PATIENCE)
+    if refused:
+        raise KafkaException(refused[0])
+    if left:
+        raise TimeoutError(f"{left} records were not acknowledged within {PATIENCE:.0f} seconds")
+    return acknowledged
+
+
+def consume(broker: str, topic: str, count: int) -> list[Message]:
+    """The first `count` records of a topic, over all partitions; fails if they don't come."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker,
+            "group.id": f"tests-{uuid4()}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        found: list[Message] = []
+        while len(found) < count:
+            more = consumer.consume(count - len(found), timeout=PATIENCE)
+            if not more:
+                raise TimeoutError(f"{len(found)} of {count} records of {topic} within {PATIENCE:.0f} seconds")
+            for message in more:
+                if message.error():
+                    raise KafkaException(message.error())
+            found += more
+        return found
+    finally:
+        consumer.close()

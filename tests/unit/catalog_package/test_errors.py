@@ -1,0 +1,209 @@
+"""Every answer of a server becomes one of our exceptions, in one sentence without secrets."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from catalog import (
+    CatalogError,
+    Conflict,
+    Connection,
+    Denied,
+    NamespaceMissing,
+    OutcomeUnknown,
+    Refused,
+    TableMissing,
+    TableSpec,
+    Unreachable,
+    connect,
+    create_table,
+    load,
+)
+from catalog.connection import Lake
+from catalog.errors import redacted
+from catalog.specs import Column
+
+SECRET = "s3cr3t-value"
+Answer = Callable[[BaseHTTPRequestHandler], tuple[int, str]]
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    """A server that says what it is told to, whatever the question."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, body = answer(self)
+            # Who was kept waiting may have hung up.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body.encode())))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+        do_GET = do_POST = handle_any  # noqa: N815 - the names that the server looks for
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def refusal(status: int, message: str = "no") -> tuple[int, str]:
+    return status, json.dumps({"error": {"message": message, "type": "SomeException", "code": status}})
+
+
+def after_connecting(answer: Answer) -> Answer:
+    def routed(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        if request.path.startswith("/v1/config"):
+            return 200, json.dumps({"defaults": {}, "overrides": {}})
+        return answer(request)
+
+    return routed
+
+
+@contextmanager
+def lake_answering(answer: Answer) -> Iterator[Lake]:
+    with serving(after_connecting(answer)) as uri:
+        lake = connect(Connection(uri, token=SECRET))
+        try:
+            yield lake
+        finally:
+            lake.close()
+
+
+def send_commit(lake: Lake) -> None:
+    table: Any = SimpleNamespace(name=lambda: ("n", "t"), config={})
+    with lake.calling("committing", committing=True):
+        lake.pyiceberg.commit_table(table, (), ())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, Refused),
+        (401, Denied),
+        (403, Denied),
+        (404, TableMissing),
+        (419, Denied),
+        (429, Unreachable),
+        (500, Unreachable),
+        (501, Refused),
+        (502, Unreachable),
+        (503, Unreachable),
+        (504, Unreachable),
+    ],
+)
+def test_a_status_becomes_one_of_our_exceptions(status: int, expected: type[CatalogError]) -> None:
+    with lake_answering(lambda _: refusal(status, f"bearer of {SECRET}, Bearer x.y.z")) as lake:
+        with pytest.raises(expected) as raised:
+            load(lake, "n.t")
+        assert SECRET not in str(raised.value)
+        assert "x.y.z" not in str(raised.value)
+        assert "loading table n.t" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, Refused),
+        (401, Denied),
+        (404, TableMissing),
+        (409, Conflict),
+        (429, Unreachable),
+        (500, OutcomeUnknown),
+        (502, OutcomeUnknown),
+        (503, OutcomeUnknown),
+        (504, OutcomeUnknown),
+        (507, OutcomeUnknown),
+    ],
+)
+def test_a_commits_answer_tells_whether_it_may_have_taken_effect(status: int, expected: type[CatalogError]) -> None:
+    with lake_answering(lambda _: refusal(status)) as lake, pytest.raises(expected):
+        send_commit(lake)
+
+
+def test_a_commits_unreadable_answer_leaves_its_outcome_open() -> None:
+    with lake_answering(lambda _: (200, "<html>")) as lake, pytest.raises(OutcomeUnknown):
+        send_commit(lake)
+
+
+def test_a_missing_namespace_is_named() -> None:
+    with (
+        lake_answering(lambda _: refusal(404, "Namespace does not exist: n")) as lake,
+        pytest.raises(NamespaceMissing, match="n"),
+    ):
+        create_table(lake, TableSpec("n.t", (Column("id", "long"),)))
+
+
+def test_a_server_that_hangs_is_unreachable_when_the_time_is_up() -> None:
+    over = Event()
+
+    def hang(_: BaseHTTPRequestHandler) -> tuple[int, str]:
+        over.wait(10)
+        return refusal(500)
+
+    with serving(hang) as uri:
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer in time"):
+            connect(Connection(uri, read_timeout=0.3))
+        assert time.monotonic() - started < 5
+        over.set()
+
+
+def test_what_is_no_catalog_is_refused() -> None:
+    with serving(lambda _: (200, "<html>welcome</html>")) as uri, pytest.raises(Refused, match="not one of"):
+        connect(Connection(uri))
+    with serving(lambda _: (404, "<html>nothing</html>")) as uri, pytest.raises(Refused):
+        connect(Connection(uri))
+
+
+def test_a_token_that_is_not_taken_is_denied() -> None:
+    with serving(lambda _: refusal(401, f"unknown token {SECRET}")) as uri:
+        with pytest.raises(Denied) as raised:
+            connect(Connection(uri, token=SECRET))
+        assert SECRET not in str(raised.value)
+
+
+def test_a_client_that_is_not_known_is_denied() -> None:
+    answer = 401, json.dumps({"error": "invalid_client", "error_description": f"who is {SECRET}"})
+    with serving(lambda _: answer) as uri:
+        properties = {"credential": f"me:{SECRET}", "oauth2-server-uri": f"{uri}/token"}
+        with pytest.raises(Denied) as raised:
+            connect(Connection(uri, properties=properties))
+        assert SECRET not in str(raised.value)
+
+
+def test_without_a_token_none_is_sent() -> None:
+    sent: list[str | None] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+        sent.append(request.headers.get("Authorization"))
+        return 200, json.dumps({"defaults": {}, "overrides": {}})
+
+    with serving(answer) as uri:
+        connect(Connection(uri))
+        connect(Connection(uri, token=SECRET))
+        connect(Connection(uri, properties={"header.Authorization": "Basic abc"}))
+    assert sent == [None, f"Bearer {SECRET}", "Basic abc"]
+
+
+def test_credentials_in_urls_and_headers_are_cut_out() -> None:
+    text = "http://me:word@host/x said Authorization: Bearer abc.def and Basic Zm9v"
+    assert redacted(text, ()) == "http://***host/x said Authorization: Bearer *** and Basic ***"

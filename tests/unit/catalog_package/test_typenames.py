@@ -1,0 +1,98 @@
+"""A type's text and the type are two spellings of one thing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.typenames import canonical, parse_type, type_text
+
+PRIMITIVES = [
+    "boolean",
+    "int",
+    "long",
+    "float",
+    "double",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "timestamp_ns",
+    "timestamptz_ns",
+    "string",
+    "uuid",
+    "binary",
+    "fixed[16]",
+    "decimal(10,2)",
+]
+names = st.one_of(
+    st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True),
+    st.sampled_from(["struct", "list", "decimal", "größe"]),
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=8),
+)
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def _structs(types: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    fields = st.lists(st.tuples(names, types), max_size=3, unique_by=lambda field: field[0])
+    return fields.map(lambda found: f"struct<{', '.join(f'{_quoted(name)}: {text}' for name, text in found)}>")
+
+
+texts = st.recursive(
+    st.sampled_from(PRIMITIVES),
+    lambda types: st.one_of(
+        types.map("list<{}>".format),
+        st.tuples(types, types).map(lambda pair: f"map<{pair[0]}, {pair[1]}>"),
+        _structs(types),
+    ),
+    max_leaves=8,
+)
+
+
+@given(texts)
+def test_every_type_survives_the_way_to_text_and_back(text: str) -> None:
+    parsed = parse_type(text)
+    assert parse_type(type_text(parsed)) == parsed
+    assert canonical(canonical(text)) == canonical(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("decimal( 10 , 2 )", "decimal(10,2)"),
+        (" struct<lat:double,tags : list< string >> ", "struct<lat: double, tags: list<string>>"),
+        (
+            'struct<"a b": long, "say ""x""": int, "plain": int>',
+            'struct<"a b": long, "say ""x""": int, plain: int>',
+        ),
+        ("map<string,list<long>>", "map<string, list<long>>"),
+        ("struct<>", "struct<>"),
+    ],
+)
+def test_a_type_has_one_canonical_text(text: str, expected: str) -> None:
+    assert canonical(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "lang",
+        "list",
+        "list<>",
+        "list<long",
+        "list<long>>",
+        "map<long>",
+        "struct<a>",
+        "struct<a: long,>",
+        "decimal(99,2)",
+        "decimal",
+        "long x",
+        "struct<a: long?>",
+    ],
+)
+def test_what_is_no_type_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match="Iceberg type"):
+        parse_type(text)

@@ -1,0 +1,105 @@
+"""Each event leaves a log line and its metrics, and both say the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from telemetry import Events
+from telemetry.testing import Recorded, recorded
+
+LOST = ConnectionError("catalog gone")
+
+CASES: list[tuple[str, str, Callable[[Events], None], tuple[str, float, dict[str, Any]]]] = [
+    (
+        "batch_failed",
+        "error",
+        lambda on: on.batch_failed(stream="s", batch=1, error=LOST),
+        ("lakehouse.batches", 1, {"outcome": "failed", "stream": "s"}),
+    ),
+    (
+        "batch_failed",
+        "error",
+        lambda on: on.batch_failed(stream="s", batch=1, error=LOST),
+        ("lakehouse.errors", 1, {"error.type": "ConnectionError"}),
+    ),
+    (
+        "retrying",
+        "warning",
+        lambda on: on.retrying(stream="s", attempt=2, wait_s=4, error=LOST),
+        ("lakehouse.restarts", 1, {"cause": "ConnectionError"}),
+    ),
+    (
+        "commit_retried",
+        "warning",
+        lambda on: on.commit_retried(table="t", attempt=1, error=LOST),
+        ("lakehouse.commit.retries", 1, {"table": "t"}),
+    ),
+    (
+        "superseded",
+        "error",
+        lambda on: on.superseded(LOST),
+        ("lakehouse.errors", 1, {"error.type": "ConnectionError"}),
+    ),
+    (
+        "schema_changed",
+        "info",
+        lambda on: on.schema_changed(table="t", changes=["add a", "widen b"]),
+        ("lakehouse.schema.changes", 2, {"table": "t"}),
+    ),
+    (
+        "snapshots_expired",
+        "info",
+        lambda on: on.snapshots_expired(table="t", count=9),
+        ("lakehouse.snapshots.expired", 9, {"table": "t"}),
+    ),
+]
+
+
+def _events(seen: Recorded) -> Events:
+    return Events(structlog.get_logger(), seen.telemetry, "plant-7")
+
+
+@pytest.mark.parametrize(("event", "level", "happen", "metric"), CASES)
+def test_an_event_is_a_line_and_a_metric(
+    event: str, level: str, happen: Callable[[Events], None], metric: tuple[str, float, dict[str, Any]]
+) -> None:
+    instrument, value, attributes = metric
+    with recorded() as seen, capture_logs() as lines:
+        happen(_events(seen))
+        assert [(line["event"], line["log_level"], line["pipeline"]) for line in lines] == [(event, level, "plant-7")]
+        assert seen.total(instrument, pipeline="plant-7", **attributes) == value
+
+
+def test_a_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:
+    with recorded() as seen, capture_logs() as lines:
+        _events(seen).batch_landed(
+            stream="s",
+            batch=7,
+            received=15,
+            duration_s=1.5,
+            landed={"a": 5, "b": 4},
+            dead={"broken_json": 3},
+            files={"a": 1, "b": 2},
+            trimmed=2,
+            filtered=1,
+            freshness_s=6.25,
+        )
+        (line,) = lines
+        assert line["log_level"] == "warning"
+        assert line["landed"] == {"a": 5, "b": 4}
+        assert line["dead"] == {"broken_json": 3}
+        assert (line["trimmed"], line["filtered"], "discarded" in line) == (2, 1, False)
+        assert seen.total("lakehouse.records") == 15
+        assert seen.total("lakehouse.records", outcome="landed", table="b") == 4
+        assert seen.total("lakehouse.files") == 3
+        assert seen.total("lakehouse.batches", outcome="landed") == 1
+        assert seen.total("lakehouse.freshness") == 6.25
+
+
+def test_a_batch_without_a_bad_record_is_no_warning() -> None:
+    with recorded() as seen, capture_logs() as lines:
+        _events(seen).batch_landed(stream="s", batch=7, received=5, duration_s=1, landed={"a": 5})
+    assert lines[0]["log_level"] == "info"

@@ -1,0 +1,212 @@
+"""What is recorded when switched on, refused when misspelt, and left undone when switched off."""
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from telemetry import (
+    INSTRUMENTS,
+    OFF,
+    Instrument,
+    TelemetrySettings,
+    UnknownInstrument,
+    carried,
+    current,
+    start,
+)
+from telemetry.instruments import exported
+from telemetry.spans import NO_SPAN
+from telemetry.start import Telemetry
+from telemetry.testing import Checked, recorded
+
+AT = {"pipeline": "plant-7", "stream": "sensors"}
+
+
+def _python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_spans_nest_and_share_a_trace() -> None:
+    with recorded() as seen:
+        with seen.telemetry.span("batch", **AT), seen.telemetry.span("decode"):
+            pass
+        with seen.telemetry.span("batch_of_another_trace"):
+            pass
+    batch, decode, other = seen.span("batch"), seen.span("decode"), seen.span("batch_of_another_trace")
+    assert (batch.parent, decode.parent, other.parent) == (None, "batch", None)
+    assert batch.trace_id == decode.trace_id != other.trace_id
+
+
+def test_a_span_tells_its_ids_and_is_the_current_one_only_while_it_is_open() -> None:
+    with recorded() as seen, seen.telemetry.span("batch") as span:
+        assert current() is span
+        assert span.trace_id is not None
+        assert span.span_id is not None
+        assert (len(span.trace_id), len(span.span_id)) == (32, 16)
+    assert current() is NO_SPAN
+    assert seen.span("batch").trace_id == span.trace_id
+
+
+def test_attributes_leave_under_our_prefix_unless_they_have_one() -> None:
+    with recorded() as seen, seen.telemetry.span("batch", batch=7, **{"messaging.system": "kafka"}) as span:
+        span.set(rows=500, table=None, topics=("a", "b"), odd=ValueError("x"))
+    assert seen.span("batch").attributes == {
+        "lakehouse.batch": 7,
+        "messaging.system": "kafka",
+        "lakehouse.rows": 500,
+        "lakehouse.topics": ("a", "b"),
+        "lakehouse.odd": "ValueError('x')",
+    }
+
+
+def test_an_exception_marks_its_span_and_passes_on() -> None:
+    broken = pytest.raises(ValueError, match="broken")
+    with recorded() as seen, broken, seen.telemetry.span("batch"), seen.telemetry.span("land"):
+        raise ValueError("broken")
+    land = seen.span("land")
+    assert (land.status, seen.span("batch").status) == ("error", "error")
+    assert land.attributes == {"error.type": "ValueError"}
+    ((name, details),) = land.events
+    assert name == "exception"
+    assert details["exception.message"] == "broken"
+    assert "Traceback" in details["exception.stacktrace"]
+
+
+def test_a_carried_function_works_in_the_span_it_comes_from_also_side_by_side() -> None:
+    together = threading.Barrier(2, timeout=10)
+    with recorded() as seen, ThreadPoolExecutor(2) as pool:
+
+        def write() -> None:
+            with seen.telemetry.span("write"):
+                together.wait()
+
+        with seen.telemetry.span("batch"):
+            work = carried(write)
+            for write_done in [pool.submit(work), pool.submit(work)]:
+                write_done.result()
+    assert [span.parent for span in seen.spans if span.name == "write"] == ["batch", "batch"]
+
+
+def test_counts_add_up_and_durations_keep_sum_and_number() -> None:
+    with recorded() as seen:
+        seen.telemetry.count("lakehouse.records", 3, outcome="landed", table="a", **AT)
+        seen.telemetry.count("lakehouse.records", 4, outcome="landed", table="b", **AT)
+        seen.telemetry.count("lakehouse.records", 2, outcome="dead", reason="broken_json", **AT)
+        seen.telemetry.record("lakehouse.batch.duration", 0.5, **AT)
+        seen.telemetry.record("lakehouse.batch.duration", 1.5, **AT)
+        assert seen.total("lakehouse.records", outcome="landed") == 7
+        assert seen.total("lakehouse.records", table="b") == 4
+        assert seen.total("lakehouse.records", reason="broken_json") == 2
+        (duration,) = seen.points("lakehouse.batch.duration")
+        assert (duration.value, duration.count) == (2, 2)
+
+
+def test_a_gauge_keeps_the_last_value() -> None:
+    lag = Instrument("lag", "gauge", "{record}", ("stream",), "Records not read yet")
+    with recorded({"lag": lag}) as seen:
+        seen.telemetry.gauge("lag", 5, stream="sensors")
+        seen.telemetry.gauge("lag", 3, stream="sensors")
+        assert [point.value for point in seen.points("lag")] == [3]
+
+
+@pytest.mark.parametrize("how", ["on", "off but checked"])
+def test_what_is_not_in_the_catalogue_is_refused(how: str) -> None:
+    with recorded() as seen:
+        telemetry: Telemetry = seen.telemetry if how == "on" else Checked()
+        with pytest.raises(UnknownInstrument, match="not in the catalogue"):
+            telemetry.count("lakehouse.bathces")
+        with pytest.raises(UnknownInstrument, match="no attribute 'topic'"):
+            telemetry.count("lakehouse.batches", topic="sensors")
+        with pytest.raises(UnknownInstrument, match="is a histogram, used as a counter"):
+            telemetry.count("lakehouse.batch.duration")
+        with pytest.raises(UnknownInstrument, match="is a counter, used as a histogram"):
+            telemetry.record("lakehouse.batches", 1)
+        with pytest.raises(UnknownInstrument, match="is a counter, used as a gauge"):
+            telemetry.gauge("lakehouse.batches", 1)
+
+
+def test_every_instrument_can_be_used_with_all_of_its_attributes() -> None:
+    with recorded() as seen:
+        for name, instrument in INSTRUMENTS.items():
+            assert name == instrument.name
+            attributes = dict.fromkeys(instrument.attributes, "x")
+            if instrument.kind == "counter":
+                seen.telemetry.count(name, 1, **attributes)
+            else:
+                seen.telemetry.record(name, 1, **attributes)
+            if name != "lakehouse.telemetry.dropped":  # the SDK asks for this one
+                (point,) = seen.points(name)
+                assert set(point.attributes) == {exported(attribute) for attribute in instrument.attributes}
+
+
+def test_switched_off_there_is_one_object_one_span_and_nothing_else() -> None:
+    assert start(TelemetrySettings()) is OFF
+    assert type(OFF) is Telemetry
+    assert OFF.span("batch", **AT) is NO_SPAN
+    with OFF.span("batch") as span:
+        span.set(rows=1)
+        assert (span.trace_id, span.span_id, current()) == (None, None, NO_SPAN)
+    OFF.count("nobody looks this up")
+    assert OFF.dropped == {}
+    assert OFF.shutdown()
+
+
+def test_switched_off_no_sdk_is_imported_and_no_thread_is_started() -> None:
+    program = (
+        "import sys, threading\n"
+        "from telemetry import TelemetrySettings, start\n"
+        "t = start(TelemetrySettings())\n"
+        "with t.span('batch'): t.count('lakehouse.batches')\n"
+        "sdk = [m for m in sys.modules if m.startswith(('opentelemetry', 'grpc'))]\n"
+        "print(sdk, threading.active_count())\n"
+    )
+    assert _python(program) == "[] 1"
+
+
+@pytest.mark.parametrize("missing", ["opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.grpc"])
+def test_switched_on_without_the_extra_one_sentence_says_what_to_install(missing: str) -> None:
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from telemetry import TelemetrySettings, TelemetryUnavailable, start\n"
+        "try: start(TelemetrySettings(traces=True))\n"
+        "except TelemetryUnavailable as e: print(e)\n"
+    )
+    assert "install lakehouse-ingest[otlp]" in _python(program)
+
+
+def test_only_one_signal_may_be_on() -> None:
+    traces = start(TelemetrySettings(traces=True, endpoint="http://127.0.0.1:9"))
+    traces.count("lakehouse.batches", 1, **AT)
+    metrics = start(TelemetrySettings(metrics=True, endpoint="http://127.0.0.1:9", metric_interval_s=600))
+    assert metrics.span("batch") is NO_SPAN
+    assert traces.shutdown(1)
+    metrics.shutdown(0.2)
+
+
+def test_settings_that_can_not_work_are_refused() -> None:
+    with pytest.raises(ValueError, match="must begin with http"):
+        TelemetrySettings(endpoint="localhost:4317")
+    with pytest.raises(ValueError, match="above 0"):
+        TelemetrySettings(metric_interval_s=0)
+    with pytest.raises(ValueError, match="known are otlp_grpc, otlp_http, console"):
+        start(TelemetrySettings(traces=True, exporter="jaeger"))
+
+
+def test_headers_stay_out_of_the_settings_repr() -> None:
+    assert "hunter2" not in repr(TelemetrySettings(headers={"authorization": "Bearer hunter2"}))
+
+
+def test_the_console_exporter_writes_to_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = start(TelemetrySettings(traces=True, metrics=True, exporter="console"))
+    with telemetry.span("batch"):
+        telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+    assert telemetry.shutdown(5)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert '"name": "batch"' in told.err
+    assert '"name": "lakehouse.batches"' in told.err
