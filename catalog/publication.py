@@ -35,12 +35,12 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
         if branch in state.refs:
             raise Conflict(f"opening branch {branch} of table {name}: it exists already")
         updates = [remove(ref) for ref in drop if ref in state.refs]
-        if state.main is None:
+        if (at := state.main or _empty(state, drop)) is not None:
+            updates.append(move(branch, at))
+        else:
             with lake.calling(f"opening branch {branch} of table {name}"):
                 empty = append_onto_main(table, (), {})
             updates += [*empty.updates, move(branch, empty.snapshot)]
-        else:
-            updates.append(move(branch, state.main))
         requirements = (still(branch, None), still(_MAIN, state.main))
         try:
             return commit(lake, table, f"opening branch {branch}", requirements, tuple(updates))
@@ -49,6 +49,12 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
             if last:
                 raise
     raise AssertionError
+
+
+def _empty(state: TableState, branches: Sequence[str]) -> int | None:
+    """Give the empty snapshot that an earlier branch began with: a table that stays empty gets no second one."""
+    heads = (state.refs[branch] for branch in branches if branch in state.refs)
+    return next((at for at in heads if state.snapshots[at].summary.get("total-records") == "0"), None)
 
 
 def drop_branches(lake: Lake, name: str, branches: Sequence[str]) -> TableState:

@@ -47,7 +47,7 @@ class Street:
     dead: Landing
     table: TableKeeper
     acknowledge: Callable[[Offsets], None]
-    tidy: Callable[[str, Place], Place]
+    tidy: Callable[[Place], Place]  # expires old snapshots when they are many
     writers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "writer"))
 
     def run(self, rows: DataFrame, number: int) -> Range:
@@ -175,7 +175,7 @@ class Street:
             return tally, Receipt(place.table)  # an empty snapshot stays on our branch, unseen
         with self.watch.commit(place.table):
             landing.place = self.lake.publish(place, staged.id, mark)
-        landing.place = self.tidy(place.table, landing.place)
+        landing.place = self.tidy(landing.place)
         files = int(staged.summary.get("added-data-files", 0))
         return tally, Receipt(place.table, landing.place.main, added, files, landing.place.schema)
 

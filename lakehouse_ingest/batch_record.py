@@ -1,7 +1,7 @@
 """The batch record: a row a batch and table, in a table of its own. A second copy, not the guarantee."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -59,8 +59,10 @@ class Landed:
 class BatchRecord:
     """Rows gathered, and written every few seconds at most; `complete` moves with each writing."""
 
-    def __init__(self, lake: Lake, place: Place, first: Mark, meant: str, every: float) -> None:
-        self._lake, self._every = lake, every
+    def __init__(
+        self, lake: Lake, place: Place, first: Mark, meant: str, every: float, tidy: Callable[[Place], Place]
+    ) -> None:
+        self._lake, self._every, self._tidy = lake, every, tidy
         self._mark, self._meant = first, meant
         self._rows: list[dict[str, Any]] = []
         self._written = 0.0
@@ -96,7 +98,7 @@ class BatchRecord:
             return
         rows, self._rows = self._rows, []
         extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant}
-        self.place = self._lake.append(self.place, rows, self._mark, extra)
+        self.place = self._tidy(self._lake.append(self.place, rows, self._mark, extra))
         self._written = monotonic()
 
 

@@ -119,7 +119,14 @@ class Pipeline:
         generation = record_place.mark.token.generation if record_place.mark else 1
         token = Token(self.settings.name, generation, epoch, -1)
         mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant))
-        record = BatchRecord(lake, record_place, mark, starting.as_text(meant), self.settings.ledger.batch_every)
+        record = BatchRecord(
+            lake,
+            record_place,
+            mark,
+            starting.as_text(meant),
+            self.settings.ledger.batch_every,
+            lambda place: self._expired(lake, place),
+        )
         record.started(token)
         checkpoint = self._checkpoint(epoch)
         return Street(
@@ -135,7 +142,7 @@ class Pipeline:
             dead=dead,
             table=keeper,
             acknowledge=self._acknowledge(source),
-            tidy=lambda of, place: self._expired(lake, of, place),
+            tidy=lambda place: self._expired(lake, place),
         )
 
     def _compare(self, record: Place, meant: dict[str, object]) -> None:
@@ -147,16 +154,20 @@ class Pipeline:
         failures: list[BaseException] = []
 
         def batch(rows: DataFrame, number: int) -> None:
-            with self._gate:
+            # Taken only by who stops the query; to wait for it here would be to wait for each other.
+            if not self._gate.acquire(blocking=False):
+                return
+            try:
                 began = monotonic()
-                try:
-                    landed = street.run(rows, number)
-                except BaseException as failure:
-                    failures.append(failure)
-                    raise
+                landed = street.run(rows, number)
                 self.landed += 1
                 if goal is None:
                     pacing.wait_until_due(self._stream, began, landed.end, source.ends, self.stop)
+            except BaseException as failure:
+                failures.append(failure)
+                raise
+            finally:
+                self._gate.release()
 
         frame = source.stream(self.spark, street.start, self._stream.max_records)
         if goal is not None and _reached(goal, street.start):
@@ -225,12 +236,12 @@ class Pipeline:
 
         return publish
 
-    def _expired(self, lake: Lake, table: str, place: Place) -> Place:
+    def _expired(self, lake: Lake, place: Place) -> Place:
         keep = self.settings.ledger.keep_snapshots
         if place.snapshots < keep:
             return place
-        count = expire(self.spark, table, self.settings.name, keep)
-        self.watch.events.snapshots_expired(table=table, count=count)
+        count = expire(self.spark, place.table, self.settings.name, keep)
+        self.watch.events.snapshots_expired(table=place.table, count=count)
         return lake.again(place)
 
 

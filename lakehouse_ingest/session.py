@@ -2,29 +2,85 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
+from subprocess import PIPE, TimeoutExpired
+from threading import Thread
+from typing import IO
 
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.settings import SparkSettings
 
 LAKE = "lake"  # the catalog's name within Spark; never seen outside this process
+STOP_S = 10.0
+# What the launcher says at every start, whatever the logging is set to.
+CHATTER = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
 
 
-def open_session(
+@contextmanager
+def session(
     name: str,
     settings: SparkSettings,
     jars: Sequence[Path],
     catalog: Mapping[str, str],
     java: Path,
     scratch: Path,
-) -> SparkSession:
-    """`catalog` holds the REST catalog's properties: uri, token, and what else the user gave."""
+    say: Callable[[str], None] = print,
+) -> Iterator[SparkSession]:
+    """`catalog` holds the REST catalog's properties: uri, token, and what else the user gave.
+
+    The JVM gets a session of its own: a signal to our process group (Ctrl-C, `timeout`) must not take it away
+    in the middle of a batch. It ends when its standard input does, so it never outlives us.
+    """
     os.environ["JAVA_HOME"] = str(java.parent.parent)  # what pyspark's launcher looks at
+    for noisy in ("py4j", "DataFrameQueryContextLogger"):
+        # They print the stack of every error on its way to us; the pipeline tells it once.
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    conf = SparkConf(loadDefaults=False).setAll(list(_options(name, settings, jars, catalog, scratch).items()))
+    gateway = launch_gateway(conf, {"start_new_session": True, "stderr": PIPE})  # type: ignore[no-untyped-call]
+    process = gateway.proc
+    Thread(target=_relay, args=(process.stderr, say), name="spark-stderr", daemon=True).start()
+    try:
+        spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        yield spark
+        with suppress(Py4JError, OSError):
+            spark.stop()
+    finally:
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        process.stdin.close()
+        try:
+            process.wait(STOP_S)
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
+        # pyspark keeps both for the next session of this process, which would talk to nobody.
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+
+
+def _relay(lines: IO[bytes], say: Callable[[str], None]) -> None:
+    for line in lines:
+        text = line.decode(errors="replace").rstrip()
+        if text and not text.startswith(CHATTER):
+            say(text)
+
+
+def _options(
+    name: str, settings: SparkSettings, jars: Sequence[Path], catalog: Mapping[str, str], scratch: Path
+) -> dict[str, str]:
     log4j = files("lakehouse_ingest").joinpath("log4j2.properties")
-    options = {
+    # On a laptop the host's name may lead to an address that nothing listens on.
+    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {
+        "spark.app.name": f"lakehouse-ingest {name}",
+        "spark.master": settings.master,
+        "spark.submit.deployMode": "client",
         "spark.driver.memory": settings.memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
@@ -32,12 +88,7 @@ def open_session(
         "spark.jars": ",".join(map(str, jars)),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
-        # On a laptop the host's name may lead to an address that nothing listens on.
-        **(
-            {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-            if settings.master.startswith("local")
-            else {}
-        ),
+        **(local if settings.master.startswith("local") else {}),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         f"spark.sql.catalog.{LAKE}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{LAKE}.type": "rest",
@@ -47,18 +98,10 @@ def open_session(
         "spark.sql.session.timeZone": "UTC",
         # Fields that differ only by case are two fields.
         "spark.sql.caseSensitive": "true",
-        # The start comes from the tables; a checkpoint is thrown away with the process.
-        "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
-        "spark.sql.streaming.minBatchesToRetain": "2",
         # With no trigger interval an idle query asks the broker for its ends this often.
         "spark.sql.streaming.pollingDelay": "100ms",
+        # The offset log is read once, in the batch that it belongs to, with the entry before.
+        "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.shuffle.partitions": "8",
         **settings.options,
     }
-    for noisy in ("py4j", "DataFrameQueryContextLogger"):
-        # They print the stack of every error on its way to us; the pipeline tells it once.
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    builder = SparkSession.builder.appName(f"lakehouse-ingest {name}").master(settings.master)
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()

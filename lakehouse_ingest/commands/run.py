@@ -15,7 +15,7 @@ from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java
 from lakehouse_ingest.observing import Watch, watch
 from lakehouse_ingest.pipeline import Pipeline
-from lakehouse_ingest.session import open_session
+from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import CatalogSettings, Settings
 from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.tables import Connection
@@ -46,8 +46,17 @@ def opened(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="lakehouse-ingest-", ignore_cleanup_errors=True))
         )
         connection = connection_of(settings.catalog, uri)
-        spark = open_session(settings.name, settings.spark, spark_jars, spark_properties(connection), java, scratch)
-        stack.callback(spark.stop)
+        spark = stack.enter_context(
+            session(
+                settings.name,
+                settings.spark,
+                spark_jars,
+                spark_properties(connection),
+                java,
+                scratch,
+                lambda line: watching.log.warning("spark", line=line),
+            )
+        )
         stop = Event()
         pipeline = Pipeline(
             settings,

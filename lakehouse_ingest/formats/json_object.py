@@ -17,6 +17,7 @@ from lakehouse_ingest.shaping import faulty
 STAGE = "decode"
 BROKEN = "_broken"
 OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN, "allowSingleQuotes": "false"}
+USUAL_SHARE = 0.9  # of a field's values; the others become dead letters
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
 
 
@@ -71,14 +72,48 @@ def _why_broken(text: Column, columns: Sequence[ColumnPlan], fields: str) -> Col
 
 
 def infer(rows: DataFrame) -> list[tuple[str, T.DataType]]:
-    """The fields of these records with the narrowest type that takes all their values; runs over the rows."""
+    """The fields of these records with the narrowest type that takes all their values; runs over the rows.
+
+    A field that is of one kind in nearly all records takes that kind, or one broken record would turn a column
+    of numbers into text for good; where kinds are truly mixed, the field has none in common (variant).
+    """
     value = F.try_parse_json(F.col(RECORD)["value"].cast("string"))
     objects = rows.select(value.alias("value")).where(F.schema_of_variant("value").startswith("OBJECT"))
-    # "OBJECT<a: BIGINT, `b c`: STRING>" is Spark's own text for a struct, but for the first word.
-    (described,) = objects.select(F.schema_of_variant_agg("value")).head() or (None,)
-    if not described or not described.startswith("OBJECT<") or described == "OBJECT<>":
+    fields = _described(objects.select(F.schema_of_variant_agg("value")).collect()[0][0])
+    mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and _path(name)]
+    usual = _usual(objects, mixed) if mixed else {}
+    return [(name, usual.get(name, kind)) for name, kind in fields]
+
+
+def _usual(objects: DataFrame, names: Sequence[str]) -> dict[str, T.DataType]:
+    """For fields of mixed kinds the type of the usual one, if nearly all values are of it."""
+    values = {name: F.try_variant_get("value", _path(name) or "", "variant") for name in names}
+    kinds = {name: F.nullif(_kind(value), F.lit("VOID")) for name, value in values.items()}
+    modes = objects.select(*(F.mode(kind) for kind in kinds.values())).collect()[0]
+    of_mode = {name: kinds[name] == mode for name, mode in zip(names, modes, strict=True)}
+    counted = objects.select(
+        *(F.count_if(of_mode[name]) / F.count(kinds[name]) for name in names),
+        *(F.schema_of_variant_agg(F.when(of_mode[name], values[name])) for name in names),
+    ).collect()[0]
+    shares, types = counted[: len(names)], counted[len(names) :]
+    return {
+        name: T.DataType.fromDDL(_as_struct(described))
+        for name, share, described in zip(names, shares, types, strict=True)
+        if share >= USUAL_SHARE
+    }
+
+
+def _kind(value: Column) -> Column:
+    """BIGINT, DECIMAL(3,1) and DOUBLE are all numbers."""
+    word = F.regexp_extract(F.schema_of_variant(value), r"^[A-Z]+", 0)
+    return F.when(word.isin("BIGINT", "DECIMAL", "DOUBLE"), "NUMBER").otherwise(word)
+
+
+def _described(text: str | None) -> list[tuple[str, T.DataType]]:
+    """`OBJECT<a: BIGINT>` is Spark's own text for a struct, but for the first word."""
+    if not text or not text.startswith("OBJECT<") or text == "OBJECT<>":
         return []
-    struct = T.DataType.fromDDL(_as_struct(described))
+    struct = T.DataType.fromDDL(_as_struct(text))
     assert isinstance(struct, T.StructType)
     return [(field.name, field.dataType) for field in struct.fields]
 

@@ -22,7 +22,7 @@ from lakehouse_ingest.ledger import SourceIdentity
 from lakehouse_ingest.records import FAULT, RECORD, Offsets
 from lakehouse_ingest.settings import SourceSettings
 
-EARLIEST, LATEST = EarliestSpec(), LatestSpec()
+EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
 
 FAULT_TYPE = "struct<reason: string, detail: string, stage: string>"
