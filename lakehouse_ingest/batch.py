@@ -198,7 +198,7 @@ class Street:
             batch=number,
             received=tally.received,
             duration_s=(dt.datetime.now(dt.UTC) - started_at).total_seconds(),
-            landed={receipt.table: receipt.rows for receipt in receipts if receipt.rows},
+            landed={each.table: each.rows for each in receipts if each.rows and each.table != self.dead.place.table},
             files={receipt.table: receipt.files for receipt in receipts if receipt.files},
             dead=tally.dead,
             trimmed=tally.total(accounting.TRIMMED),

@@ -60,8 +60,15 @@ class BatchRecord:
     """Rows gathered, and written every few seconds at most; `complete` moves with each writing."""
 
     def __init__(
-        self, lake: Lake, place: Place, first: Mark, meant: str, every: float, tidy: Callable[[Place], Place]
+        self,
+        lake: Lake,
+        place: Place,
+        first: Mark,
+        meant: Callable[[], str],
+        every: float,
+        tidy: Callable[[Place], Place],
     ) -> None:
+        """`meant` is asked at each writing: a table that was made meanwhile is part of it."""
         self._lake, self._every, self._tidy = lake, every, tidy
         self._mark, self._meant = first, meant
         self._rows: list[dict[str, Any]] = []
@@ -97,7 +104,7 @@ class BatchRecord:
         if not self._rows:
             return
         rows, self._rows = self._rows, []
-        extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant}
+        extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant()}
         self.place = self._tidy(self._lake.append(self.place, rows, self._mark, extra))
         self._written = monotonic()
 

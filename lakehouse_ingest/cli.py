@@ -102,6 +102,22 @@ def run(
     command.run(loaded, jars=jars, drain=until_latest, accept_changes=accept_changes)
 
 
+@app.command()
+def demo(
+    folder: Annotated[
+        Path, typer.Option(file_okay=False, help="Where the warehouse, the broker's records and demo.json are left.")
+    ] = Path("demo"),
+    seconds: Annotated[float, typer.Option(min=1, help="How long events are produced.")] = 30,
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave it all running until Ctrl-C.")] = False,
+    jars: Jars = None,
+) -> None:
+    """Show it: a broker, a catalog and made-up sensors on this machine, ingested and read back, within a minute."""
+    from lakehouse_ingest.commands import demo as command  # noqa: PLC0415 - loads pyspark
+
+    command.demo(folder, seconds, keep=keep, jars=jars)
+
+
 @catalog.command()
 def serve(
     warehouse: Annotated[

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.records import SOURCE
+from lakehouse_ingest.records import FAULT, RECORD, SOURCE
 
 EVENT_TIME = "event_time"
+TAKEN = (SOURCE, RECORD, FAULT)  # the first is in every table, the others go beside its columns down to the landing
 SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int>"
 
 # Iceberg knows neither 8 and 16 bits nor unsigned integers: these land wider, and keep their range.
@@ -131,6 +132,15 @@ def _named(name: str) -> str:
 
 
 def inferred(fields: Iterable[tuple[str, str]], taken: Iterable[str]) -> tuple[ColumnPlan, ...]:
-    """Columns for the fields of the data; a field that would meet a column of ours gets an underscore."""
-    reserved = {SOURCE, *taken}
-    return tuple(ColumnPlan(f"{name}_" if name in reserved else name, name, iceberg) for name, iceberg in fields)
+    """Columns for the fields of the data; a field that would meet another column gets underscores."""
+    found = list(fields)
+    reserved = {*TAKEN, *taken}
+    used = {name for name, _ in found if name not in reserved} | reserved
+    columns = []
+    for field, iceberg in found:
+        name = field
+        while name in reserved or (name != field and name in used):
+            name += "_"
+        used.add(name)
+        columns.append(ColumnPlan(name, field, iceberg))
+    return tuple(columns)

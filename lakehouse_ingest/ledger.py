@@ -19,6 +19,7 @@ from lakehouse_ingest.records import Offsets, Range, Token
 FORMAT = 1
 PREFIX = "lakehouse."
 MARK = f"{PREFIX}mark."  # followed by the pipeline's name
+SEPARATOR = ":"  # between a mark's format and its text; no letter of base 85
 SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
 
 Summary = Mapping[str, str]
@@ -63,7 +64,6 @@ def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
     """The properties of a commit: our mark, and the other pipelines' marks of `carried` as they are."""
     others = {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
     own = {
-        f"{PREFIX}format": str(FORMAT),
         f"{PREFIX}token": str(mark.token),
         f"{PREFIX}trace": mark.trace,
         f"{MARK}{mark.token.pipeline}": encode(mark),
@@ -75,12 +75,6 @@ def from_summary(summary: Summary, pipeline: str) -> Mark | None:
     text = summary.get(f"{MARK}{pipeline}")
     if text is None:
         return None
-    written = int(summary.get(f"{PREFIX}format", FORMAT))
-    if written > FORMAT:
-        raise LedgerUnclear(
-            f"the ledger of pipeline {pipeline} was written in format {written}, this program reads up to {FORMAT}:"
-            " install the newer lakehouse-ingest that wrote it"
-        )
     return decode(text)
 
 
@@ -104,9 +98,11 @@ def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
 
 
 def encode(mark: Mark) -> str:
-    """Compact: 600 partitions take about 6 kB, where plain JSON of the three maps takes 30 kB."""
+    """With its format in front, for another pipeline's commit carries it further, in whatever format that writes.
+
+    Compact: 600 partitions take about 6 kB, where plain JSON of the three maps takes 30 kB."""
     keys = sorted({*mark.next, *mark.start, *mark.complete})
-    topics = dict.fromkeys(topic for topic, _ in keys)
+    topics = sorted({*mark.source.topics, *(topic for topic, _ in keys)})
     body: dict[str, Any] = {
         "g": mark.token.generation,
         "e": mark.token.epoch,
@@ -124,12 +120,18 @@ def encode(mark: Mark) -> str:
         "r": mark.trace,
     }
     packed = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 9)
-    return base64.b85encode(packed).decode()
+    return f"{FORMAT}{SEPARATOR}{base64.b85encode(packed).decode()}"
 
 
 def decode(text: str) -> Mark:
+    written, _, packed = text.partition(SEPARATOR)
+    if written.isdecimal() and int(written) > FORMAT:
+        raise LedgerUnclear(
+            f"the ledger was written in format {int(written)}, this program reads up to {FORMAT}:"
+            " install the newer lakehouse-ingest that wrote it"
+        )
     try:
-        body = json.loads(zlib.decompress(base64.b85decode(text)))
+        body = json.loads(zlib.decompress(base64.b85decode(packed)))
         keys = [
             (topic, number) for topic, _, runs in body["t"] for first, last in runs for number in range(first, last + 1)
         ]
@@ -140,12 +142,12 @@ def decode(text: str) -> Mark:
             {at: following[at] - less for at, less in zip(keys, differences, strict=True) if less is not None}
             for differences in (body["s"], body["d"] or body["s"])
         )
+        known = {at: offset for at, offset in following.items() if offset >= 0}
+        return Mark(token, identity, start, known, complete, body["h"], body["r"])
     except (ValueError, KeyError, TypeError, zlib.error) as failure:
         raise LedgerUnclear(
             f"a mark of the ledger can't be read ({type(failure).__name__}): it was changed or cut"
         ) from failure
-    known = {at: offset for at, offset in following.items() if offset >= 0}
-    return Mark(token, identity, start, known, complete, body["h"], body["r"])
 
 
 def _runs(keys: list[tuple[str, int]], topic: str) -> list[list[int]]:

@@ -50,16 +50,18 @@ class Pipeline:
     stop: Event = field(default_factory=Event)
     landed: int = 0  # batches
     _gate: Lock = field(default_factory=Lock)
+    _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
+    _stands: float | None = None  # since when this start does
 
     def run(self) -> None:
         """Returns when stopped or drained; raises what a person has to settle."""
         wait, attempt, since = self.settings.retry.first, 0, monotonic()
         while not self.stop.is_set():
-            before = self.landed
+            before, self._stands = self.landed, None
             try:
                 return self._one_start()
             except TryAgain as failure:
-                if self.landed > before:
+                if not attempt or self.landed > before or self._stood():
                     wait, attempt, since = self.settings.retry.first, 0, monotonic()
                 if monotonic() - since > self.settings.retry.limit:
                     raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
@@ -74,7 +76,7 @@ class Pipeline:
     def _one_start(self) -> None:
         source = Kafka(self.settings.source, self._stream.topics)
         now = SourceNow(source.identity(), *source.bounds())
-        lake = Lake(
+        lake = self._lake = self._lake or Lake(
             self.connection,
             self.settings.name,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
@@ -84,6 +86,7 @@ class Pipeline:
         self.watch.log.info(
             "started", epoch=street.token.epoch, topics=list(self._stream.topics), table=street.table.name
         )
+        self._stands = monotonic()
         try:
             self._stream_through(street, source, goal)
         finally:
@@ -113,17 +116,21 @@ class Pipeline:
             lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
         )
         landings = [dead, *([keeper.landing] if keeper.landing else [])]
-        meant = starting.meaning(self.settings, {each.place.table: each.place.uuid for each in landings})
-        self._compare(record_place, meant)
+
+        def meant() -> dict[str, object]:
+            made = keeper.landing.place.uuid if keeper.landing else None
+            return starting.meaning(self.settings, {name: made, dead_name: dead.place.uuid})
+
+        self._compare(record_place, meant())
         start = starting.begin(record_place, [each.place for each in landings], now, self.settings.source.start)
         generation = record_place.mark.token.generation if record_place.mark else 1
         token = Token(self.settings.name, generation, epoch, -1)
-        mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant))
+        mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant()))
         record = BatchRecord(
             lake,
             record_place,
             mark,
-            starting.as_text(meant),
+            lambda: starting.as_text(meant()),
             self.settings.ledger.batch_every,
             lambda place: self._expired(lake, place),
         )
@@ -189,6 +196,10 @@ class Pipeline:
             raise _explained(failures[0])
         if (error := query.exception()) is not None:
             raise TryAgain(_first_line(error))
+
+    def _stood(self) -> bool:
+        """Whether this start had recovered, though nothing came that could have landed."""
+        return self._stands is not None and monotonic() - self._stands > max(self.settings.retry.limit, LONGEST_WAIT_S)
 
     # -- small things -------------------------------------------------------------------------------------
 
@@ -270,5 +281,5 @@ def _explained(failure: BaseException) -> LakehouseError:
 def _first_line(failure: BaseException) -> str:
     """The sentence of a Java exception without its stack."""
     text = "\n".join(str(each) for each in (failure, getattr(failure, "_stackTrace", None)) if each)
-    caused = re.findall(r"Caused by: ([\w.$]+: [^\n]+)", text)
+    caused = re.findall(r"(?:^|Caused by): ([\w.$]+: [^\n]+)", text, re.MULTILINE)
     return " ".join((caused[-1] if caused else text or type(failure).__name__).splitlines()[0].split())[:300]

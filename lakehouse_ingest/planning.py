@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 from lakehouse_ingest.columns import (
     EVENT_TIME,
     SOURCE_TYPE,
+    TAKEN,
     ColumnPlan,
     declared,
     from_table,
@@ -42,8 +43,8 @@ def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan,
     names = [column.name for column in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SettingsRefused(f"the column {twice} is declared twice for table {table}")
-    if SOURCE in names:
-        raise SettingsRefused(f"the column name {SOURCE} is taken: every row carries its coordinates there")
+    if ours := next((name for name in names if name in TAKEN), None):
+        raise SettingsRefused(f"the column name {ours} is taken: it is one of ours ({', '.join(TAKEN)})")
     if columns and settings.event_time and settings.event_time not in names:
         raise SettingsRefused(
             f"`event_time` names {settings.event_time}, which is not among the columns of table {table}"
@@ -163,7 +164,7 @@ def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> li
 def new_fields(plan: TablePlan, records: DataFrame) -> list[tuple[str, Column]]:
     """Columns for fields that these records have and the table lacks, nested ones too; runs over the records."""
     known = {column.field: column for column in plan.columns}
-    taken = () if plan.event_time == EVENT_TIME else (EVENT_TIME,)
+    taken = {EVENT_TIME, *(column.name for column in plan.columns)}
     found: list[tuple[str, Column]] = []
     for name, kind in json_object.infer(records):
         column = known.get(name)
@@ -171,6 +172,7 @@ def new_fields(plan: TablePlan, records: DataFrame) -> list[tuple[str, Column]]:
             found += _nested(column.name, T.DataType.fromDDL(column.spark), kind)
         elif text := to_iceberg(kind):
             (new,) = inferred([(name, text)], taken)
+            taken.add(new.name)
             found.append(("", Column(new.name, text, doc=new.doc)))
     return found
 

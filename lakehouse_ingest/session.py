@@ -45,7 +45,8 @@ def session(
     conf = SparkConf(loadDefaults=False).setAll(list(_options(name, settings, jars, catalog, scratch).items()))
     gateway = launch_gateway(conf, {"start_new_session": True, "stderr": PIPE})  # type: ignore[no-untyped-call]
     process = gateway.proc
-    Thread(target=_relay, args=(process.stderr, say), name="spark-stderr", daemon=True).start()
+    relay = Thread(target=_relay, args=(process.stderr, say), name="spark-stderr", daemon=True)
+    relay.start()
     try:
         spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
         yield spark
@@ -60,15 +61,17 @@ def session(
         except TimeoutExpired:
             process.kill()
             process.wait()
+        relay.join()
         # pyspark keeps both for the next session of this process, which would talk to nobody.
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
 def _relay(lines: IO[bytes], say: Callable[[str], None]) -> None:
-    for line in lines:
-        text = line.decode(errors="replace").rstrip()
-        if text and not text.startswith(CHATTER):
-            say(text)
+    with lines:
+        for line in lines:
+            text = line.decode(errors="replace").rstrip()
+            if text and not text.startswith(CHATTER):
+                say(text)
 
 
 def _options(

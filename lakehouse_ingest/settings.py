@@ -7,7 +7,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"
 # Read elsewhere, under the same prefix: the folder of jars for machines without network.
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, f"{PREFIX}JARS"})
 
+HIDDEN = "**********"  # as pydantic writes a secret
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -37,7 +38,7 @@ def seconds(value: object) -> object:
 def size(value: object) -> object:
     """`"128MiB"`, or a plain number of bytes."""
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+)\s*(B|KiB|MiB|GiB)?\s*", value)):
-        return int(found[1]) * SIZES[found[2] or "B"]
+        value = int(found[1]) * SIZES[found[2] or "B"]
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     raise ValueError("should be a size such as 128MiB or 1GiB")
@@ -56,6 +57,10 @@ def identifier(value: str) -> str:
     return value
 
 
+def without_login(value: Any) -> Any:
+    return re.sub(r"(?<=://)[^/@\s]+@", f"{HIDDEN}@", value) if isinstance(value, str) else value
+
+
 def dotted(value: str) -> str:
     return ".".join(identifier(part) for part in value.split("."))
 
@@ -71,6 +76,11 @@ TimeUnit = Literal["auto", "s", "ms", "us", "ns", "iso"]
 
 class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Of options and properties the keys only, of addresses neither user nor password."""
+        for key, value in super().__repr_args__():
+            yield key, dict.fromkeys(value, HIDDEN) if isinstance(value, Mapping) else without_login(value)
 
 
 class CatalogSettings(Model):
@@ -222,8 +232,8 @@ def read_file(path: Path) -> dict[str, Any]:
         found = readers[path.suffix](path.read_text(encoding="utf-8"))
     except OSError as failure:
         raise SettingsRefused(f"the settings file {path} can't be read: {failure.strerror}") from None
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as failure:
-        raise SettingsRefused(f"the settings file {path} is not well formed: {_one_line(failure)}") from None
+    except (yaml.YAMLError, ValueError) as failure:
+        raise SettingsRefused(f"the settings file {path} is not well formed: {_what_failed(failure)}") from None
     if not isinstance(found, dict | None):
         raise SettingsRefused(f"the settings file {path} should hold keys and values")
     return found or {}
@@ -232,14 +242,16 @@ def read_file(path: Path) -> dict[str, Any]:
 def read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """`LAKEHOUSE_INGEST_CATALOG__URI` stands for `catalog.uri`; lists and mappings are written as YAML."""
     found: dict[str, Any] = {}
-    for variable, text in environment.items():
-        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
-            continue
-        *parents, leaf = variable.removeprefix(PREFIX).lower().split("__")
-        place = found
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[leaf] = _value(text)
+    # Shorter ones first: LAKEHOUSE_INGEST_CATALOG={…} is the ground that LAKEHOUSE_INGEST_CATALOG__URI builds on.
+    for variable in sorted(set(environment) - OTHER_VARIABLES):
+        if variable.startswith(PREFIX):
+            *parents, leaf = variable.removeprefix(PREFIX).lower().split("__")
+            place = found
+            for parent in parents:
+                place = place.setdefault(parent, {})
+                if not isinstance(place, dict):
+                    raise SettingsRefused(f"{variable} is set within `{parent}`, which the environment sets to a value")
+            place[leaf] = _value(environment[variable])
     return found
 
 
@@ -248,7 +260,7 @@ def _value(text: str) -> Any:
     if text[:1] in "[{":
         try:
             return yaml.safe_load(text)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):
             return text
     return text
 
@@ -259,7 +271,7 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         match merged.get(key), value:
             case Mapping() as below, Mapping():
                 merged[key] = _merge(below, value)
-            case [Mapping() as below], [Mapping() as above]:  # the only stream, and its only table
+            case [Mapping() as below], [Mapping() as above] if key in ("streams", "tables"):  # the only ones
                 merged[key] = [_merge(below, above)]
             case _:
                 merged[key] = value
@@ -275,7 +287,8 @@ def _name_by_topic(merged: dict[str, Any]) -> None:
 
 
 def _sentence(refusal: ValidationError, merged: Mapping[str, Any]) -> str:
-    problem = refusal.errors()[0]
+    # A missing name last: it may only be missing because the topics can't be read.
+    problem = min(refusal.errors(), key=lambda each: each["loc"] == ("name",) and each["type"] == "missing")
     where = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         known = _known_keys(problem["loc"][:-1])
@@ -289,8 +302,15 @@ def _sentence(refusal: ValidationError, merged: Mapping[str, Any]) -> str:
         if where == "streams":
             return "nothing to ingest: name a topic with --topics, or [[streams]] in a settings file"
         return f"the setting `{where}` is missing"
-    shown = "" if _is_secret(where) else f", not {str(problem['input'])[:60]!r}"
+    shown = _shown(problem["input"]) if not _is_secret(where) else ""
     return f"the setting `{where}` {_expectation(problem['msg'])}{shown}"
+
+
+def _shown(value: object) -> str:
+    # What should be a value and is a list or a mapping, or the other way round, may hold a secret somewhere.
+    if isinstance(value, str) and re.search(r"^[\[{]|://", value):
+        return ""
+    return f", not {str(value)[:60]!r}" if isinstance(value, str | int | float) else ""
 
 
 def _expectation(message: str) -> str:
@@ -314,5 +334,11 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _one_line(failure: Exception) -> str:
+def _what_failed(failure: Exception) -> str:
+    """Without the line itself, which may hold a secret."""
+    if isinstance(failure, yaml.MarkedYAMLError) and failure.problem and failure.problem_mark:
+        problem = re.sub(r"(?<=[\"'])[^\"'<>]{2,}(?=[\"'])", "…", failure.problem)
+        return f"{problem} (at line {failure.problem_mark.line + 1}, column {failure.problem_mark.column + 1})"
+    if isinstance(failure, UnicodeDecodeError):
+        return f"byte {failure.start} is not UTF-8"
     return " ".join(str(failure).split())[:150]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,6 +14,7 @@ from lakehouse_ingest.records import DATA, FAULT, RECORD, SOURCE, Reason
 STAGE = "shape"
 # Epoch times of these years differ between the units by more than they differ among themselves.
 FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
+YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # what readers of the tables can take
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
 
@@ -68,14 +70,17 @@ def _value(column: ColumnPlan) -> Column:
 def _checks(column: ColumnPlan) -> Sequence[Column]:
     """Conditions that set a row aside, each a fault or null."""
     value, named = F.col(DATA)[column.field], column.declared or column.iceberg
-    detail = F.concat(F.lit(f"{column.field}: "), F.substring(value.cast("string"), 1, 60), F.lit(f" is not {named}"))
+    text = value.cast("string")
+    if column.wire.startswith("decimal") and not column.wire.endswith(",0)"):
+        text = F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))
+    detail = F.concat(F.lit(f"{column.field}: "), F.substring(text, 1, 60), F.lit(f" is not {named}"))
     checks = []
     if column.required:
         checks.append(F.when(value.isNull(), faulty(Reason.MISSING, F.lit(f"{column.field} is missing"), STAGE)))
     if column.low is not None:
-        outside = (value < F.lit(column.low)) | (value > F.lit(column.high).cast(column.wire))
+        outside = (value < _exactly(column.low)) | (value > _exactly(column.high))
         checks.append(F.when(outside, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
-    elif column.iceberg.startswith("decimal"):
+    if column.iceberg.startswith("decimal"):
         lost = value.isNotNull() & ~F.coalesce(value.try_cast(column.spark) == value, F.lit(False))
         checks.append(F.when(lost, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
     elif column.iceberg in ("float", "double"):
@@ -85,6 +90,11 @@ def _checks(column: ColumnPlan) -> Sequence[Column]:
     elif column.iceberg == "timestamptz" and column.name != EVENT_TIME:
         checks.append(F.when(value.isNotNull() & _value(column).isNull(), faulty(Reason.WRONG_TYPE, detail, STAGE)))
     return checks
+
+
+def _exactly(number: int | None) -> Column:
+    # py4j takes no whole number beyond 64 bits.
+    return F.lit(Decimal(number)) if number is not None and number.bit_length() > 63 else F.lit(number)  # noqa: PLR2004
 
 
 def _event_time(plan: TablePlan) -> Column:
@@ -114,13 +124,15 @@ def _event_time_check(plan: TablePlan, at: Column) -> Column:
 def _instant(value: Column, unit: str, *, plausible: bool = False) -> Column:
     """Epoch numbers in `unit` and ISO text; null for anything else. Text without a zone is UTC."""
     text = value.cast("string")
-    written = F.when(text.rlike(ISO), F.try_to_timestamp(text))
+    written = F.try_to_timestamp(F.translate(text, ",", "."))
+    readable = (written >= F.timestamp_seconds(F.lit(YEAR_1))) & (written < F.timestamp_seconds(F.lit(YEAR_10000)))
+    written = F.when(text.rlike(ISO), F.when(readable, written))
     if unit not in PER_SECOND:
         return written
     per_second = PER_SECOND[unit]
     number = text.try_cast("decimal(38,9)")
-    low, high = (FIRST_S, LAST_S) if plausible else (-62_135_596_800, 253_402_300_800)  # years 1 to 9999
-    inside = (number >= low * per_second) & (number < high * per_second)
+    low, high = (FIRST_S, LAST_S) if plausible else (YEAR_1, YEAR_10000)
+    inside = (number >= _exactly(low * per_second)) & (number < _exactly(high * per_second))
     micros = F.floor(number * (10**6 // per_second) if per_second <= 10**6 else number / (per_second // 10**6))
     return F.when(number.isNotNull(), F.when(inside, F.timestamp_micros(micros.cast("bigint")))).otherwise(written)
 

@@ -29,6 +29,11 @@ def begin(record: Place, landings: Iterable[Place], source: SourceNow, start: st
             _same_source(place, place.mark.source, source.identity)
     # In the batch record `next` is written after all landings, so there it is complete as well.
     complete = highest([record.held, *(place.mark.complete for place in places if place.mark)])
+    if not complete and not record.known:
+        raise LedgerUnclear(
+            f"the history of {record.table} was expired with the mark that says what was read, and no table holds one:"
+            " compare their `_source` columns with the topics, then start under another `name`"
+        )
     for place in places:
         _settled(place, complete, has_record=record.mark is not None)
     held = highest([complete, *(place.held for place in places)])
@@ -44,8 +49,10 @@ def begin(record: Place, landings: Iterable[Place], source: SourceNow, start: st
                 f"{_named(at)} has lost the offsets {offset} to {source.low[at] - 1} before they were read"
                 " (retention): restore them, or start under another `name`"
             )
-    fresh = source.low if start == "earliest" else source.high
-    return {at: complete.get(at, fresh[at]) for at in source.high}
+    # The setting is for topics that no table holds: a new partition of a known one is read from its first record.
+    topics = {topic for topic, _ in complete}
+    fresh = source.high if start == "latest" else source.low
+    return {at: complete.get(at, (source.low if at[0] in topics else fresh)[at]) for at in source.high}
 
 
 def _same_source(place: Place, then: SourceIdentity, now: SourceIdentity) -> None:
@@ -82,8 +89,8 @@ def _named(at: tuple[str, int]) -> str:
 # -- settings that change the meaning of what is written ---------------------------------------------------
 
 
-def meaning(settings: Settings, tables: Mapping[str, str]) -> dict[str, object]:
-    """What a start leaves for the next one to compare with; `tables` by name with their uuid."""
+def meaning(settings: Settings, tables: Mapping[str, str | None]) -> dict[str, object]:
+    """What a start leaves for the next one to compare with; `tables` by name with their uuid, None while absent."""
     (stream,) = settings.streams
     (table,) = stream.tables
     return {
@@ -131,10 +138,12 @@ def _harmless(key: str, then: object, now: object) -> bool:
 
 def _same_tables(then: Mapping[str, object], now: Mapping[str, object]) -> None:
     before, after = then.get("tables"), now.get("tables")
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name, uuid in before.items():
-            if name in after and after[name] != uuid:
-                raise TableChanged(
-                    f"the table {name} was replaced since this pipeline last ran (uuid {uuid} is now {after[name]}):"
-                    " what it held is not in the new one; start under another `name` to fill it from the beginning"
-                )
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return
+    for name, uuid in before.items():
+        if uuid and name in after and after[name] != uuid:
+            found = f"was replaced (uuid {uuid} is now {after[name]})" if after[name] else "was dropped"
+            raise TableChanged(
+                f"the table {name} {found} since this pipeline last ran, and what it held is not read again:"
+                " restore it, or start under another `name` to fill a new one from the beginning"
+            )

@@ -46,6 +46,10 @@ class Place:
     loose: Offsets = field(default_factory=dict)  # where branches of earlier starts had got to, published or not
 
     @property
+    def epoch(self) -> int:
+        return int(self.branch.rpartition("_")[2])
+
+    @property
     def held(self) -> Offsets:
         return self.mark.held() if self.mark else {}
 
@@ -63,6 +67,7 @@ class Lake:
             self._lake = catalog.connect(connection)
         self._pipeline = pipeline
         self._refused = refused  # told each time that somebody else's commit came first
+        self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
 
     def ensure_namespace(self, namespace: str) -> None:
         with _explained():
@@ -86,33 +91,50 @@ class Lake:
     # -- our place ----------------------------------------------------------------------------------------
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
-        """Take the next epoch: whoever makes its branch on the `first` table has it, and nobody else."""
+        """Take the next epoch: whoever makes its branch on the `first` table has it, and nobody else.
+
+        The second time it is to go on after a failure, which must not take over from whoever has come since.
+        """
+        again = self._taken > 0
         for _ in range(PUBLISH_TRIES):
-            epoch = 1 + max(self._newest_epoch(table) for table in (first, *others))
+            newest = max(self._newest_epoch(table) for table in (first, *others))
+            if again and newest > self._taken:
+                raise Superseded(_superseded(self._pipeline, newest))
+            self._taken = newest + 1
             try:
-                return epoch, self.open(first, epoch)
+                return self._taken, self.open(first, self._taken)
             except _LostRace:
+                self._taken -= 1
                 continue
         raise TryAgain(f"other starts of pipeline {self._pipeline} took every epoch that we asked for")
 
     def _newest_epoch(self, table: str) -> int:
         state = self.find(table)
-        if state is None:
-            return 0
+        return self._newest_of(state) if state else 0
+
+    def _newest_of(self, state: TableState) -> int:
         marked = ledger.newest((each.summary for each in state.ancestors()), self._pipeline)
         return max([0, *_epochs(state, self._pipeline), *([marked.token.epoch] if marked else [])])
 
+    def _still_ours(self, place: Place, state: TableState) -> None:
+        """Whether we may write: Spark makes our branch anew when it was dropped during an append."""
+        newest = self._newest_of(state)
+        if place.branch not in state.refs or newest > place.epoch:
+            raise Superseded(_superseded(self._pipeline, newest))
+
     def open(self, table: str, epoch: int) -> Place:
         """Take our place on a table as of this epoch; whoever stood there before is shut out."""
+        branch = _branch(self._pipeline, epoch)
         with _explained():
             before = catalog.load(self._lake, table)
             older = _epochs(before, self._pipeline)
-            newer = max(older, default=0)
-            if newer > epoch:
-                raise Superseded(_superseded(self._pipeline, newer))
-            branch = _branch(self._pipeline, epoch)
-            stale = [ref for number, ref in older.items() if number < epoch]
-            state = before if epoch in older else catalog.open_branch(self._lake, table, branch, stale)
+            state = before if epoch in older else catalog.open_branch(self._lake, table, branch, list(older.values()))
+            # Another start may have come in between: the higher epoch stays, the lower one goes.
+            now = _epochs(state, self._pipeline)
+            if (newest := max(now)) > epoch:
+                raise Superseded(_superseded(self._pipeline, newest))
+            if lower := [ref for number, ref in now.items() if number < epoch]:
+                state = catalog.drop_branches(self._lake, table, lower)
         loose = ledger.highest(
             mark.next
             for ref in older.values()
@@ -146,8 +168,7 @@ class Lake:
         """The snapshot that this token left on our branch, if it did."""
         with _explained():
             state = catalog.load(self._lake, place.table)
-        if place.branch not in state.refs:
-            raise Superseded(_superseded(self._pipeline, max(_epochs(state, self._pipeline), default=0)))
+        self._still_ours(place, state)
         found = state.snapshots.get(state.refs[place.branch])
         return found if found and found.summary.get(f"{ledger.PREFIX}token") == token else None
 
@@ -178,9 +199,7 @@ class Lake:
         """Our place as it is now, when nobody but strangers has moved main since."""
         with _explained():
             state = catalog.load(self._lake, place.table)
-        newer = max(_epochs(state, self._pipeline), default=0)
-        if place.branch not in state.refs:
-            raise Superseded(_superseded(self._pipeline, newer))
+        self._still_ours(place, state)
         if state.uuid != place.uuid:
             raise TableChanged(f"the table {place.table} was dropped and made anew while we wrote to it")
         now = self._place(place.table, place.branch, state)
@@ -193,11 +212,12 @@ class Lake:
 
     def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
         """A few rows of bookkeeping, staged and published like any landing."""
+        # Others write to the same table all the time: their marks, as they are now, must travel on.
+        place = self._unmoved(place)
         summary = {**ledger.to_summary(mark, place.carried), **extra}
         with _explained():
             staged = catalog.append_rows(self._lake, place.table, place.branch, rows, summary)
-        if staged.parent != place.main:  # staged upon a commit of somebody else's: theirs must travel on
-            place = replace(self._unmoved(place), main=staged.parent)
+        # Staged upon whatever main was by then: where that is not `place.main`, it is refused and staged again.
         return self.publish(place, staged.snapshot, mark, extra)
 
 

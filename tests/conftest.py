@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.jars import ensure, jars_folder_from
+from lakehouse_ingest.java import find_java
+from lakehouse_ingest.session import session
+from lakehouse_ingest.settings import SparkSettings
 from tests.services.engines import engines
 
 IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
@@ -73,3 +77,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) -
         yield kafka.start()
     finally:
         kafka.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of this process, as a run has it, on the catalog of the tests."""
+    scratch = tmp_path_factory.mktemp("spark")
+    with session(
+        "tests",
+        SparkSettings(master="local[2]", memory="2g"),
+        spark_jars,
+        {"uri": rest_uri},
+        find_java(),
+        scratch,
+    ) as started:
+        yield started

@@ -4,7 +4,7 @@ A number becomes text where the column is text; nothing else is converted: "12" 
 not an integer, and such a record is set aside. NaN is taken as a number, as Python writes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +16,7 @@ from lakehouse_ingest.shaping import faulty
 
 STAGE = "decode"
 BROKEN = "_broken"
+SPACES = " \t\r\n"  # to JSON
 OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN, "allowSingleQuotes": "false"}
 USUAL_SHARE = 0.9  # of a field's values; the others become dead letters
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
@@ -24,50 +25,127 @@ NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is 
 def decode(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
     """Adds the decoded fields, or a fault."""
     text = F.col(RECORD)["value"].cast("string")
-    fields = ", ".join(f"{_quoted(column.field)} {column.wire}" for column in columns) or f"{BROKEN} string"
-    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass.
-    wrapped = F.concat(F.lit('{"_":['), text, F.lit("]}"))
+    fields = _fields(columns, _read_as) or f"{BROKEN} string"
+    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
+    # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
+    wrapped = F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
     parsed = rows.withColumn("_parsed", F.from_json(wrapped, f"_ array<struct<{fields}>>, {BROKEN} string", OPTIONS))
     found, broken = F.col("_parsed")["_"], F.col("_parsed")[BROKEN]
     one = F.get(found, F.lit(0))  # unlike [0] it does not raise on an empty list
     fault = (
-        F.when(text.isNull() | (F.trim(text) == ""), faulty(Reason.EMPTY, F.lit("the value is empty"), STAGE))
-        .when(~F.is_valid_utf8(text), faulty(Reason.NOT_TEXT, F.lit("the value is not UTF-8"), STAGE))
-        .when(broken.isNotNull(), _why_broken(text, columns, fields))
-        .when(F.size(found) != 1, faulty(Reason.BROKEN, F.lit("several JSON values in one record"), STAGE))
-        .when(one.isNull(), faulty(Reason.NOT_OBJECT, F.lit("null where an object is expected"), STAGE))
+        F.when(text.isNull() | (F.btrim(text, F.lit(SPACES)) == ""), _fault(Reason.EMPTY, "the value is empty"))
+        .when(~F.is_valid_utf8(text), _fault(Reason.NOT_TEXT, "the value is not UTF-8"))
+        .when(broken.isNotNull(), _why_broken(text, columns))
+        .when(F.size(found) != 2, _fault(Reason.BROKEN, "several JSON values in one record"))  # noqa: PLR2004
+        .when(one.isNull(), _fault(Reason.NOT_OBJECT, "null where an object is expected"))
     )
-    return parsed.select(RECORD, F.coalesce(F.col(FAULT), fault).alias(FAULT), one.alias(DATA))
+    checks = [_no_decimal(one[column.field], column) for column in columns if _is_decimal(column)]
+    return parsed.select(RECORD, F.coalesce(F.col(FAULT), fault, *checks).alias(FAULT), _data(one, columns).alias(DATA))
 
 
-def _why_broken(text: Column, columns: Sequence[ColumnPlan], fields: str) -> Column:
-    """Evaluated for rows that did not fit only, so it may look at each of them twice more."""
-    value = F.try_parse_json(text)
-    kind = F.schema_of_variant(value)
-    alone = F.from_json(text, f"{fields}, {BROKEN} string" if columns else f"{BROKEN} string", OPTIONS)
-    misfits = F.concat_ws(
-        "; ",
-        *(
-            F.when(
-                F.try_variant_get(value, path, "string").isNotNull() & alone[column.field].isNull(),
-                F.concat(
-                    F.lit(f"{column.field}: "),
-                    F.substring(F.try_variant_get(value, path, "string"), 1, 60),
-                    F.lit(f" is not {column.declared or column.iceberg}"),
-                ),
-            )
-            for column in columns[:NAMED_IN_DETAIL]
-            if (path := _path(column.field))
-        ),
-    )
-    return (
-        F.when(value.isNull(), faulty(Reason.BROKEN, F.lit("the value is not JSON"), STAGE))
-        .when(
-            ~kind.startswith("OBJECT"),
-            faulty(Reason.NOT_OBJECT, F.concat(kind, F.lit(" where an object is expected")), STAGE),
+def _fault(reason: Reason, detail: str | Column) -> Column:
+    return faulty(reason, F.lit(detail) if isinstance(detail, str) else detail, STAGE)
+
+
+def _fields(columns: Sequence[ColumnPlan], type_of: Callable[[ColumnPlan], str]) -> str:
+    return ", ".join(f"{_quoted(column.field)} {type_of(column)}" for column in columns)
+
+
+def _is_decimal(column: ColumnPlan) -> bool:
+    return column.wire.startswith("decimal")
+
+
+def _read_as(column: ColumnPlan) -> str:
+    # As a decimal, from_json would take "1,5" for 15 and round what has too many digits.
+    return "variant" if _is_decimal(column) else column.wire
+
+
+def _data(one: Column, columns: Sequence[ColumnPlan]) -> Column:
+    if not any(map(_is_decimal, columns)):
+        return one
+    values = [
+        (F.try_variant_get(one[column.field], "$", column.wire) if _is_decimal(column) else one[column.field]).alias(
+            column.field
         )
-        .when(alone[BROKEN].isNull(), faulty(Reason.BROKEN, F.lit("something follows the JSON object"), STAGE))
-        .otherwise(faulty(Reason.WRONG_TYPE, misfits, STAGE))
+        for column in columns
+    ]
+    return F.when(one.isNotNull(), F.struct(*values))
+
+
+def _no_decimal(value: Column, column: ColumnPlan) -> Column:
+    """A fault where the value is no number, or has more digits than the wire takes."""
+    number, text = F.try_variant_get(value, "$", column.wire), value.cast("string")
+    scale = int(column.wire.rpartition(",")[2].rstrip(")"))
+    cut = F.length(F.regexp_extract(text, r"\.(\d*[1-9])", 1)) > scale
+    lost = number.isNull() | cut | (number.cast("double") != F.try_variant_get(value, "$", "double"))
+    detail = _detail(column, _quoted_if_text(value, text))
+    return F.when(
+        ~F.schema_of_variant(value).rlike("^(BIGINT|DECIMAL|DOUBLE|VOID)"), _fault(Reason.WRONG_TYPE, detail)
+    ).when(text.isNotNull() & lost, _fault(Reason.OUT_OF_RANGE, detail))
+
+
+def _detail(column: ColumnPlan, text: Column) -> Column:
+    named = column.declared or column.iceberg
+    return F.concat(F.lit(f"{column.field}: "), F.substring(text, 1, 60), F.lit(f" is not {named}"))
+
+
+def _quoted_if_text(value: Column, text: Column) -> Column:
+    return F.when(F.schema_of_variant(value) == "STRING", F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text)
+
+
+def _why_broken(text: Column, columns: Sequence[ColumnPlan]) -> Column:
+    """Evaluated for rows that did not fit only, so it may read each of them again: as variants, and as text."""
+    broken = BROKEN + "_" * max((len(column.field) for column in columns), default=0)  # meets no field
+    kept = {**OPTIONS, "columnNameOfCorruptRecord": broken}
+    fitting = _fields((*columns, ColumnPlan(broken, broken, "string")), _read_as)
+    read = {
+        "whole": F.try_parse_json(text),
+        "fitting": F.from_json(text, fitting, kept),
+        "values": F.from_json(text, _fields(columns, lambda _: "variant") or "_ variant"),
+        "texts": F.from_json(text, _fields(columns, lambda _: "string") or "_ string"),
+    }
+    every = F.struct(*(each.alias(name) for name, each in read.items()))
+    return _once(every, lambda found: _reason(found, columns, found["fitting"][broken]))
+
+
+def _once(value: Column, then: Callable[[Column], Column]) -> Column:
+    """What `then` makes of a value that is worked out once, however often it is used there."""
+    return F.get(F.transform(F.array(value), then), F.lit(0))
+
+
+def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Column:
+    kind = F.schema_of_variant(read["whole"])
+    fault = (
+        F.when(kind.isNull(), _fault(Reason.BROKEN, "the value is not JSON"))
+        .when(
+            ~kind.startswith("OBJECT"), _fault(Reason.NOT_OBJECT, F.concat(kind, F.lit(" where an object is expected")))
+        )
+        .when(broken.isNull(), _fault(Reason.BROKEN, "something follows the JSON object"))
+    )
+    misfits = F.array_compact(F.array(*(_misfit(read, column) for column in columns[:NAMED_IN_DETAIL])))
+    return fault.otherwise(_once(misfits, _first_of)) if columns else fault
+
+
+def _misfit(read: Column, column: ColumnPlan) -> Column:
+    """A fault where this field is what its column does not take."""
+    value, text = read["values"][column.field], read["texts"][column.field]
+    whole_number = text.rlike(r"^-?\d+$") & (F.schema_of_variant(value) != "STRING")
+    detail = _detail(column, _quoted_if_text(value, text))
+    reason = _fault(Reason.WRONG_TYPE, detail)
+    if column.wire in ("int", "bigint"):
+        reason = F.when(whole_number, _fault(Reason.OUT_OF_RANGE, detail)).otherwise(reason)
+    amiss = read["fitting"][column.field].isNull()
+    if "<" in column.wire:  # what fits of it is there in spite of what does not
+        inner = F.concat(F.lit('{"_":'), text, F.lit("}"))
+        amiss = F.from_json(inner, f"_ {column.wire}, {BROKEN} string", OPTIONS)[BROKEN].isNotNull()
+    return F.when(text.isNotNull() & amiss, reason)
+
+
+def _first_of(misfits: Column) -> Column:
+    first = F.get(misfits, F.lit(0))
+    details = F.array_join(misfits["detail"], "; ")
+    return F.when(first.isNull(), _fault(Reason.WRONG_TYPE, "a field is not what its column takes")).otherwise(
+        F.struct(first["reason"].alias("reason"), details.alias("detail"), F.lit(STAGE).alias("stage"))
     )
 
 

@@ -1,0 +1,450 @@
+"""`lakehouse-ingest demo`: a broker, a catalog, a producer and the pipeline on this machine, for a minute.
+
+The pipeline is the one that `run` runs, in this process; only who watches it differs. A second run in the same
+folder goes on where the first one ended.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep, time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.commands import demo_report as report
+from lakehouse_ingest.commands.demo_events import BROKEN_EVERY, Sensors, create_topic
+from lakehouse_ingest.commands.demo_report import Batch, Run
+from lakehouse_ingest.commands.run import Running, opened
+from lakehouse_ingest.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.embedded.server import Server
+from lakehouse_ingest.errors import LakehouseError, TryAgain
+from lakehouse_ingest.jars import KINDS, cache_folder, ensure, present
+from lakehouse_ingest.java import find_java
+from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.settings import Settings, load_settings
+from lakehouse_ingest.signals import stopping
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.tables import Connection, Lake
+
+RATE, RATE_KEPT = 800, 50  # events a second
+LOOK_S = 0.25
+LINE_S, LINE_KEPT_S = 5.0, 60.0  # how often a line is written where there is no terminal
+PATIENCE_S, LEADER_S, TOLD_S = 60.0, 15.0, 5.0
+# Within a minute the second compiler and a parallel collector cost more than they gain.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+PIPELINE = """\
+# The pipeline of `lakehouse-ingest demo`, as it ran.
+name = "{namespace}"
+
+[catalog]
+path = {warehouse}
+namespace = "{namespace}"
+
+[source]
+brokers = "{brokers}"
+
+[[streams]]
+topics = ["{topic}"]
+every = "3s"
+
+[[streams.tables]]
+event_time = "ts_ms"
+event_time_unit = "ms"
+partition_by = ["day(event_time)"]
+columns = [
+    {{ name = "sensor", type = "string", required = true }},
+    {{ name = "ts_ms", type = "long" }},
+    {{ name = "temperature", type = "double" }},
+    {{ name = "humidity", type = "double" }},
+    {{ name = "location", type = "string" }},
+    {{ name = "battery", type = "uint8" }},
+    {{ name = "ok", type = "boolean" }},
+]
+
+[ledger]
+batch_every = "1s"
+
+[retry]
+limit = "30s"
+"""
+KEPT = """\
+
+Everything is left running, with {rate} events a second, until Ctrl-C:
+
+  broker     {brokers}, topic {topic}
+  catalog    {uri}, namespace {namespace}
+  warehouse  {warehouse}
+
+What to type next, in another terminal{first}:
+
+  DuckDB     INSTALL iceberg; LOAD iceberg;
+             ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}',
+               AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none');
+             SELECT count(*), max(event_time) FROM lake.{table};
+  pyiceberg  pyiceberg --uri {uri} describe {table}
+  produce    python -c 'from confluent_kafka import Producer; p = Producer({{"bootstrap.servers": "{brokers}"}}); \
+p.produce("mine", b"{{\"id\": 1, \"ts_ms\": {now}}}"); p.flush()'
+  ingest     lakehouse-ingest run --topics mine --brokers {brokers} \\
+               --catalog-uri {uri}
+"""
+
+
+@dataclass
+class Counts:
+    """What has happened so far, for whoever looks on."""
+
+    producers: list[Sensors] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    landed: int = 0
+    dead: int = 0
+
+    @property
+    def produced(self) -> int:
+        return sum(each.acknowledged for each in self.producers)
+
+    @property
+    def received(self) -> int:
+        return sum(batch.received for batch in self.batches)
+
+    def __str__(self) -> str:
+        fresh = next((batch.freshness for batch in reversed(self.batches) if batch.freshness is not None), None)
+        visible = "" if fresh is None else f"  visible after {fresh:.1f} s"
+        return (
+            f"produced {self.produced:,}  landed {self.landed:,}  set aside {self.dead:,}"
+            f"  batches {len(self.batches)}{visible}"
+        )
+
+
+class Screen:
+    """Few lines with the time before each; between them the counts, alive on a terminal, now and then elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.counts = Counts()
+        self.seconds = 0.0  # of producing, for the bar; 0: no bar
+        self.every = LINE_S
+        self._began = self._last = monotonic()
+        self._live: Live | None = None
+
+    @property
+    def elapsed(self) -> float:
+        return monotonic() - self._began
+
+    def begin(self) -> None:
+        self._began = self._last = monotonic()
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(f"{self.elapsed:5.1f} s  {text}"), soft_wrap=True)
+
+    def line(self) -> None:
+        """The counts, where nobody sees them alive and if it is time for them."""
+        if self._live is None and monotonic() - self._last >= self.every:
+            self._last = monotonic()
+            self.say(str(self.counts))
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            began = monotonic()
+            self._live = Live(
+                console=self.console,
+                get_renderable=lambda: self._alive(monotonic() - began),
+                refresh_per_second=4,
+                transient=True,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _alive(self, since: float) -> Table | Text:
+        counts = Text(f"{self.elapsed:5.1f} s  {self.counts}", style="bold", no_wrap=True, overflow="ellipsis")
+        if not self.seconds:
+            return counts
+        lines = Table.grid()
+        lines.add_row(ProgressBar(self.seconds, min(since, self.seconds), width=79))
+        lines.add_row(counts)
+        return lines
+
+
+@dataclass
+class Told:
+    """Stands where the pipeline tells what happens: noted here, and on it goes to logs and telemetry as ever."""
+
+    events: Any
+    screen: Screen
+
+    def batch_landed(self, **told: Any) -> None:
+        counts = self.screen.counts
+        counts.batches.append(Batch(told["received"], told["duration_s"], told["freshness_s"]))
+        counts.landed += told["landed"].get(report.TABLE, 0)
+        counts.dead += told["landed"].get(report.DEAD, 0)
+        self.events.batch_landed(**told)
+
+    def retrying(self, **told: Any) -> None:
+        self.screen.say(f"trying again in {told['wait_s']:.0f} s: {told['error']}")
+        self.events.retrying(**told)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.events, name)
+
+
+class DoesNotAddUp(LakehouseError):
+    """The promise that the demo is there to show was not kept."""
+
+
+class Interrupted(LakehouseError):
+    exit_code = 130  # what a shell says of Ctrl-C
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the demo stands on."""
+
+    folder: Path
+    warehouse: Path
+    brokers: str
+    uri: str
+    settings: Settings
+    source: Kafka
+
+
+def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None = None) -> None:
+    """Raises when the counts don't add up."""
+    screen = Screen(Console(highlight=False))
+    find_java()
+    _fetch(screen.console, jars)
+    screen.begin()
+    screen.say("starting a Kafka broker and an Iceberg REST catalog")
+    with ExitStack() as stack:
+        here = _prepared(folder.absolute(), jars, stack)
+        screen.say(f"broker at {here.brokers}, catalog at {here.uri}")
+        begins = _ends(here.source)
+        sensors = Sensors(here.brokers, report.TOPIC, RATE, seconds).start()
+        stack.callback(sensors.stop)
+        screen.counts.producers.append(sensors)
+        screen.seconds = seconds
+        screen.say(f"producing {RATE} events a second for {seconds:g} s, 1 in {BROKEN_EVERY} broken; Spark starts")
+        with (
+            screen,
+            opened(here.settings, jars=jars) as running,
+            stopping(running.stop),
+            _ingesting(running, screen) as work,
+        ):
+            screen.say(f"Spark {running.spark.version} is there, the pipeline starts")
+            ends, took = _through(here, sensors, screen, lambda until: _watch(running, work, screen, until))
+            if not keep:
+                running.stop.set()
+                work.result()
+            screen.say("all of them are in tables; now to read those back")
+            screen.end()
+            _report(screen.console, _run(here, sensors, screen.counts, begins, ends, took))
+            if keep:
+                _stay(running, work, screen, here)
+    screen.console.print(
+        f"Left in {here.folder}: warehouse, pipeline.toml, demo.json; no process, no open port.\n"
+        f"To query it{_first()}: lakehouse-ingest catalog serve --warehouse {here.warehouse}\n"
+        f"{screen.elapsed:.0f} s in all.",
+        soft_wrap=True,
+    )
+
+
+def _first() -> str:
+    """How the words of a terminal are found that knows nothing of our virtual environment."""
+    activate = Path(sys.executable).with_name("activate")
+    return f" (first: . {os.path.relpath(activate)})" if activate.exists() else ""
+
+
+# -- what it stands on -------------------------------------------------------------------------------------------------
+
+
+def _fetch(console: Console, jars: Path | None) -> None:
+    """Says what is downloaded, how much, and where to, before it is."""
+    if jars is not None:
+        console.print(f"Nothing to download: the jars are in {jars}.", soft_wrap=True)
+        return
+    missing = [kind for kind in KINDS if not present(kind)]
+    if missing:
+        parts = ", ".join(f"{KINDS[kind]} MB for the {kind}" for kind in missing)
+        said = f"To be downloaded, once: {sum(KINDS[kind] for kind in missing)} MB of jars ({parts})."
+    else:
+        said = f"Nothing to download: the {sum(KINDS.values())} MB of jars are there."
+    console.print(f"{said}\nKept in {cache_folder()}; lakehouse-ingest clean removes them.", soft_wrap=True)
+    for kind in missing:
+        ensure(kind)
+
+
+def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
+    warehouse = folder / "warehouse"
+    servers = (EmbeddedBroker(folder / ".lakehouse-broker", jars=jars), EmbeddedCatalog(warehouse, jars=jars))
+    for server in servers:  # each is ended, whatever becomes of the other
+        stack.callback(server.stop)
+    with ThreadPoolExecutor(len(servers)) as side_by_side:
+        brokers, uri = side_by_side.map(Server.start, servers)
+    create_topic(brokers, report.TOPIC)
+    settings = load_settings(_settings_file(folder, warehouse, brokers), _here(uri), environment={})
+    return Place(folder, warehouse, brokers, uri, settings, Kafka(settings.source, (report.TOPIC,)))
+
+
+def _ends(source: Kafka) -> Offsets:
+    """A topic that was made a moment ago has no leader yet."""
+    deadline = monotonic() + LEADER_S
+    while True:
+        try:
+            return source.ends()
+        except TryAgain:
+            if monotonic() > deadline:
+                raise
+        sleep(LOOK_S)
+
+
+def _settings_file(folder: Path, warehouse: Path, brokers: str) -> Path:
+    path = folder / "pipeline.toml"
+    # A basic string of TOML is written like one of JSON.
+    names = {"namespace": report.NAMESPACE, "topic": report.TOPIC, "brokers": brokers}
+    path.write_text(PIPELINE.format(warehouse=json.dumps(str(warehouse)), **names), encoding="utf-8")
+    return path
+
+
+def _here(uri: str) -> dict[str, Any]:
+    """What is not in the file: the catalog is ours already, the log is for errors, a minute is short."""
+    return {
+        "catalog": {"uri": uri},
+        "log": {"level": "error", "format": "text"},
+        "spark": {"options": {"spark.driver.defaultJavaOptions": SHORT_LIVED}},
+    }
+
+
+# -- while it runs -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _ingesting(running: Running, screen: Screen) -> Iterator[Future[None]]:
+    """The pipeline in a thread of its own; left, it has landed what was under way."""
+    told: Any = Told(running.watch.events, screen)
+    running.watch.events = told
+    with ThreadPoolExecutor(1, "pipeline") as pool:
+        work = pool.submit(running.pipeline.run)
+        try:
+            yield work
+        finally:
+            running.stop.set()
+
+
+def _through(
+    here: Place, sensors: Sensors, screen: Screen, wait: Callable[[Callable[[], bool]], None]
+) -> tuple[Offsets, dict[str, float]]:
+    """To the end of producing and of landing it; the topic's ends, and how long it took."""
+    began, held = screen.elapsed, _complete(here.uri)
+    wait(lambda: not sensors.running)
+    sensors.stop()
+    ends, produced = _ends(here.source), screen.elapsed
+    screen.say(f"{sensors.acknowledged:,} events produced; the last of them land")
+    wait(lambda: _reached(_complete(here.uri), ends))
+    landed = screen.elapsed
+    # Of the last batch we are told a moment after it is done.
+    due = sum(end - held.get(at, 0) for at, end in ends.items())
+    wait(lambda: screen.counts.received >= due or screen.elapsed > landed + TOLD_S)
+    return ends, {"until_spark": began, "ingesting": landed - began, "last_events": landed - produced, "all": landed}
+
+
+def _watch(running: Running, work: Future[None], screen: Screen, until: Callable[[], bool]) -> None:
+    """Returns when it is so; raises when asked to stop, when the pipeline failed, and when nothing moves."""
+    counts = screen.counts
+    batches, since = len(counts.batches), screen.elapsed
+    while not until():
+        if len(counts.batches) > batches:
+            batches, since = len(counts.batches), screen.elapsed
+        if screen.elapsed - since > PATIENCE_S:
+            raise TryAgain(f"nothing has landed for {PATIENCE_S:.0f} s: run with --debug, or see the log of the broker")
+        if running.stop.wait(LOOK_S):
+            raise Interrupted("stopped before its end; what has landed stays, and the same command goes on from there")
+        if work.done():
+            work.result()
+            raise TryAgain("the pipeline has ended by itself")
+        screen.line()
+
+
+def _complete(uri: str) -> Offsets:
+    """How far all tables are, from the catalog: what any next start would begin with."""
+    state = Lake(Connection(uri), report.NAMESPACE).find(report.BATCHES)
+    summaries = (snapshot.summary for snapshot in state.ancestors()) if state else ()
+    mark = ledger.newest(summaries, report.NAMESPACE)
+    return mark.held() if mark else {}
+
+
+def _reached(complete: Offsets, ends: Offsets) -> bool:
+    return all(complete.get(at, 0) >= end for at, end in ends.items())
+
+
+def _run(
+    here: Place, sensors: Sensors, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]
+) -> Run:
+    return Run(
+        folder=here.folder,
+        warehouse=here.warehouse,
+        uri=here.uri,
+        produced=sensors.acknowledged,
+        broken=sensors.broken,
+        begins=begins,
+        ends=ends,
+        batches=tuple(counts.batches),
+        seconds=took,
+    )
+
+
+def _report(console: Console, run: Run) -> None:
+    found = report.read_back(run.uri, run.begins)
+    wrong = report.problems(run, found)
+    told = report.as_json(run, found, wrong)
+    written = report.write(run, told)
+    console.print()
+    report.show(console, run, found, told)
+    if wrong:
+        raise DoesNotAddUp(f"the counts do not add up: {'; '.join(wrong)} (see {written})")
+
+
+def _stay(running: Running, work: Future[None], screen: Screen, here: Place) -> None:
+    """Until Ctrl-C."""
+    names = {"topic": report.TOPIC, "namespace": report.NAMESPACE, "table": report.TABLE}
+    said = KEPT.format(
+        rate=RATE_KEPT,
+        first=_first(),
+        brokers=here.brokers,
+        uri=here.uri,
+        warehouse=here.warehouse,
+        now=int(time() * 1000),
+        **names,
+    )
+    screen.console.print(Text(said), soft_wrap=True)
+    sensors = Sensors(here.brokers, report.TOPIC, RATE_KEPT).start()
+    screen.counts.producers.append(sensors)
+    screen.seconds, screen.every = 0.0, LINE_KEPT_S
+    try:
+        with screen, suppress(Interrupted):
+            _watch(running, work, screen, lambda: not sensors.running)
+    finally:
+        sensors.stop()
+        screen.end()
+    work.result()

@@ -1,0 +1,321 @@
+"""The ledger, point by point, on a real broker, a real catalog and Spark. Kills are in tests/faults."""
+
+import json
+from collections.abc import Iterable, Iterator
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, TableChanged
+from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
+from lakehouse_ingest.maintenance.expire import expire
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from lakehouse_ingest.writers.iceberg import FileOptions
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, delete_topic, produce
+
+pytestmark = pytest.mark.live
+
+DAY_MS = 86_400_000
+MADE = 1_750_000_000_000
+
+
+def events(numbers: Iterable[int], partitions: int = 2) -> Iterator[tuple[Any, ...]]:
+    for n in numbers:
+        value = json.dumps({"n": n, "ts_ms": MADE + n * 1000, "place": f"p{n % 3}"}).encode()
+        yield f"k{n}".encode(), value, None, None, n % partitions
+
+
+def offsets(topic: str, *counts: int) -> dict[tuple[str, int, int], int]:
+    """Every offset of these partitions, once."""
+    return {(topic, partition, offset): 1 for partition, count in enumerate(counts) for offset in range(count)}
+
+
+def mark_of(bench: Bench, table: str, pipeline: str) -> Mark:
+    found = ledger.newest((dict(each.summary.additional_properties) for each in bench.published(table)), pipeline)
+    assert found is not None
+    return found
+
+
+def test_a_start_begins_where_the_tables_are(bench: Bench, topic: str) -> None:
+    """Each start has a new checkpoint; what landed before is neither read again nor skipped."""
+    create_topic(bench.broker, topic, 2)
+    settings = bench.settings(topic)
+    for first in (0, 100, 200):
+        produce(bench.broker, topic, events(range(first, first + 100)))
+        bench.ingest(settings)
+    assert bench.places(f"ns_{topic}.{topic}") == offsets(topic, 150, 150)
+    assert mark_of(bench, f"ns_{topic}.{topic}", topic).token.epoch == 3
+
+
+def test_a_batch_knows_its_range(bench: Bench, topic: str) -> None:
+    """The range in each commit's mark is that of the rows which the commit added; batches follow without a gap."""
+    create_topic(bench.broker, topic, 2)
+    produce(bench.broker, topic, events(range(1000)))
+    bench.ingest(bench.settings(topic, stream={"max_records": 150}))
+    table = bench.table(f"ns_{topic}.{topic}")
+    snapshots = bench.published(table.name()[0] + "." + topic)
+    assert len(snapshots) >= 6
+    following: dict[tuple[str, int], int] = {(topic, 0): 0, (topic, 1): 0}
+    for snapshot in reversed(snapshots):
+        mark = ledger.from_summary(dict(snapshot.summary.additional_properties), topic)
+        if snapshot.summary["total-records"] == "0":
+            continue  # the empty one that a branch of an empty table begins with
+        assert mark is not None
+        assert dict(mark.start) == following
+        assert mark.complete == mark.start
+        before = table.scan(snapshot_id=snapshot.parent_snapshot_id).to_arrow().num_rows if following[topic, 0] else 0
+        rows = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()["_source"].to_pylist()
+        assert len(rows) - before == sum(mark.next[at] - mark.start[at] for at in mark.next)
+        assert {(row["topic"], row["partition"]): row["offset"] for row in sorted(rows, key=lambda r: r["offset"])} == {
+            at: offset - 1 for at, offset in mark.next.items()
+        }
+        following = dict(mark.next)
+
+
+def test_a_table_trims_by_row_what_it_holds(bench: Bench, topic: str) -> None:
+    """The batch record is gone, so the start lies behind the table; other batch boundaries change nothing."""
+    create_topic(bench.broker, topic, 2)
+    produce(bench.broker, topic, events(range(500)))
+    bench.ingest(bench.settings(topic, stream={"max_records": 200}))
+    head = bench.published(f"ns_{topic}.{topic}")[0]
+    bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
+    produce(bench.broker, topic, [*events(range(500, 600)), (b"k", b"broken", None, None, 0)])
+    bench.ingest(bench.settings(topic, stream={"max_records": 10_000}))
+    assert bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters") == offsets(topic, 301, 300)
+    newest = bench.published(f"ns_{topic}.{topic}")[0]
+    assert newest.parent_snapshot_id == head.snapshot_id
+    assert newest.summary["added-records"] == "100"
+    (row,) = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["table"] == f"ns_{topic}.{topic}"]
+    assert sum(part["trimmed"] for part in row["partitions"]) > 0
+    for part in row["partitions"]:
+        assert part["received"] == part["landed"] + part["dead"] + part["trimmed"]
+        assert part["end"] - part["start"] == part["received"] + part["absent"]
+
+
+def test_what_is_held_needs_no_commit(bench: Bench, topic: str) -> None:
+    """No faults: no snapshot of the dead letters. Only faults: the batch advances through the batch record."""
+    create_topic(bench.broker, topic, 1)
+    settings = bench.settings(topic)
+    produce(bench.broker, topic, events(range(10), 1))
+    bench.ingest(settings)
+    assert bench.published(f"ns_{topic}.dead_letters") == []
+    head = bench.published(f"ns_{topic}.{topic}")[0]
+    produce(bench.broker, topic, [(None, b"[]"), (None, b"{"), (None, None)])
+    bench.ingest(settings)
+    assert bench.published(f"ns_{topic}.{topic}")[0] == head
+    assert mark_of(bench, f"ns_{topic}.lakehouse_batches", topic).complete == {(topic, 0): 13}
+    assert sorted(row["reason"] for row in bench.rows(f"ns_{topic}.dead_letters")) == [
+        "broken_json",
+        "empty_value",
+        "not_an_object",
+    ]
+    bench.ingest(settings)  # nothing new: nothing is read, nothing added
+    assert bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters") == offsets(topic, 13)
+
+
+def test_two_pipelines_feed_one_table(bench: Bench, topic: str) -> None:
+    """Each commit carries the other's mark on, and each start finds its own."""
+    one, two = f"{topic}_1", f"{topic}_2"
+    shared = {"catalog": {"uri": bench.uri, "namespace": f"ns_{topic}"}, "table": {"table": "shared"}}
+    for name in (one, two):
+        create_topic(bench.broker, name, 1)
+    for first in (0, 10, 20):
+        for name in (one, two):
+            produce(bench.broker, name, events(range(first, first + 10), 1))
+            bench.ingest(bench.settings(name, **{key: dict(value) for key, value in shared.items()}))
+    summary = dict(bench.published(f"ns_{topic}.shared")[0].summary.additional_properties)
+    assert {key for key in summary if key.startswith(MARK)} == {f"{MARK}{one}", f"{MARK}{two}"}
+    assert bench.places(f"ns_{topic}.shared") == {**offsets(one, 30), **offsets(two, 30)}
+
+
+def test_a_busy_neighbour_loses_nothing(bench: Bench, topic: str) -> None:
+    """Foreign commits in between are kept, and our refused landings are staged again from the same files."""
+    create_topic(bench.broker, topic, 2)
+    produce(bench.broker, topic, events(range(10)))
+    name = f"ns_{topic}.{topic}"
+    bench.ingest(bench.settings(topic))
+    produce(bench.broker, topic, events(range(10, 3000)))
+    stop, foreign = Event(), []
+
+    def neighbour() -> None:
+        row = bench.table(name).scan(limit=1).to_arrow().slice(0, 1)
+        while not stop.wait(0.05):
+            bench.table(name).append(row)
+            foreign.append(1)
+
+    thread = Thread(target=neighbour)
+    thread.start()
+    try:
+        pipeline = bench.ingest(bench.settings(topic, stream={"max_records": 300}))
+    finally:
+        stop.set()
+        thread.join()
+    assert pipeline.landed >= 9
+    assert len(foreign) >= 5
+    places = bench.places(name)
+    (copied,) = [at for at, count in places.items() if count > 1]
+    places[copied] -= len(foreign)
+    assert places == offsets(topic, 1500, 1500)
+
+
+def compact_and_expire(bench: Bench, name: str) -> None:
+    """What other maintenance may do: our branch keeps our last snapshot, but main's way back to it is cut."""
+    for _ in range(2):
+        bench.spark.sql(
+            f"CALL {LAKE}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))"
+        )
+    bench.spark.sql(f"CALL {LAKE}.system.expire_snapshots(table => '{name}', retain_last => 1, older_than => now())")
+    assert not any(MARK in key for each in bench.published(name) for key in each.summary.additional_properties)
+
+
+def test_compaction_and_expiry_do_not_cut_the_ledger(bench: Bench, topic: str) -> None:
+    """After another's compaction and expiry to one snapshot the batch record decides; without it, nobody: stop."""
+    create_topic(bench.broker, topic, 1)
+    settings, name = bench.settings(topic), f"ns_{topic}.{topic}"
+    for first in (0, 10):
+        produce(bench.broker, topic, events(range(first, first + 10), 1))
+        bench.ingest(settings)
+    compact_and_expire(bench, name)
+    produce(bench.broker, topic, events(range(20, 30), 1))
+    bench.ingest(settings)
+    assert bench.places(name) == offsets(topic, 30)
+    compact_and_expire(bench, name)
+    bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
+    with pytest.raises(LedgerUnclear, match="can't tell either"):
+        bench.ingest(settings)
+
+
+def test_questions_stop_the_start(bench: Bench, topic: str) -> None:
+    """A topic made anew, a table made anew, a setting that changes the meaning: an error that says what was found."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(10), 1))
+    settings = bench.settings(topic)
+    bench.ingest(settings)
+    with pytest.raises(SettingsRefused, match=r"`event_time` was null .* now \"n\""):
+        bench.ingest(bench.settings(topic, table={"event_time": "n"}))
+    with pytest.raises(TableChanged, match=r"partitioned by \[day\(event_time\)\].*\[place\]"):
+        bench.ingest(bench.settings(topic, table={"partition_by": ["place"]}))
+    delete_topic(bench.broker, topic)
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(20), 1))
+    with pytest.raises(SourceChanged, match="deleted and made anew"):
+        bench.ingest(settings)
+    bench.lake.purge_table(f"ns_{topic}.{topic}")
+    with pytest.raises(SourceChanged):
+        bench.ingest(settings)
+
+
+def test_a_table_made_anew_stops_the_start(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(10), 1))
+    settings, name = bench.settings(topic), f"ns_{topic}.{topic}"
+    bench.ingest(settings)
+    schema, spec = bench.table(name).schema(), bench.table(name).spec()
+    bench.lake.purge_table(name)
+    with pytest.raises(TableChanged, match="dropped"):
+        bench.ingest(settings)
+    bench.lake.create_table(name, schema, partition_spec=spec)
+    with pytest.raises(TableChanged, match="replaced"):
+        bench.ingest(settings)
+
+
+def test_retention_that_passed_us_is_named(bench: Bench, topic: str) -> None:
+    """The stop names the missing range."""
+    from confluent_kafka import TopicPartition  # noqa: PLC0415
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(10), 1))
+    bench.ingest(bench.settings(topic))
+    produce(bench.broker, topic, events(range(10, 30), 1))
+    admin = AdminClient({"bootstrap.servers": bench.broker})
+    for future in admin.delete_records([TopicPartition(topic, 0, 25)]).values():
+        future.result()
+    with pytest.raises(SourceChanged, match="partition 0 has lost the offsets 10 to 24"):
+        bench.ingest(bench.settings(topic))
+
+
+@pytest.mark.timeout(600)
+def test_metadata_stays_small(bench: Bench, topic: str) -> None:
+    """2,000 landings with 600 partitions: metadata.json under 2 MB, and at most so many snapshots as the setting says.
+
+    Landings are real but for the rows: marks, publication and expiry are the pipeline's own; the files are left out.
+    """
+    name, keep, landings, partitions = f"ns_{topic}.wide", 100, 2000, 600
+    lake = Lake(Connection(bench.uri), topic)
+    lake.ensure_namespace(f"ns_{topic}")
+    lake.create(TableSpec(name, (Column("n", "long"),), properties=FileOptions().properties()))
+    _, place = lake.claim(name, ())
+    java = bench.spark._jvm
+    assert java is not None
+    table = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(bench.spark._jsparkSession, f"{LAKE}.{name}")
+    following = {("wide", number): 10**9 + number * 7919 for number in range(partitions)}
+    most = 0
+    for batch in range(landings):
+        start = following
+        following = {at: offset + 83 + at[1] % 17 for at, offset in start.items()}
+        token = Token(topic, 1, 1, batch)
+        mark = Mark(token, SourceIdentity("c" * 22, {"wide": "t" * 22}), start, following, start, "h" * 12, "f" * 32)
+        table.refresh()
+        append = table.newFastAppend().toBranch(place.branch)
+        for key, value in ledger.to_summary(mark, place.carried).items():
+            append = append.set(key, value)
+        append.commit()
+        place = lake.publish(place, table.snapshot(place.branch).snapshotId(), mark)
+        most = max(most, place.snapshots)
+        if place.snapshots >= keep:
+            assert expire(bench.spark, name, topic, keep) > 0
+            place = lake.again(place)
+    assert most == keep
+    assert place.held == following
+    file = bench.table(name).metadata_location
+    size = bench.table(name).io.new_input(file).open().seek(0, 2)
+    print(f"metadata.json after {landings} landings: {size / 2**20:.2f} MiB, {place.snapshots} snapshots")
+    assert size < 2 * 2**20
+
+
+def scanned_files(bench: Bench, frame: DataFrame) -> int:
+    """How many data files Spark's own plan opened."""
+    frame.collect()
+    java = bench.spark._jvm
+    assert java is not None
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    scans = [leaves.apply(index) for index in range(leaves.size())]
+    (metric,) = [scan.metrics().get("resultDataFiles") for scan in scans if "BatchScan" in scan.nodeName()]
+    return int(metric.get().value())
+
+
+def test_day_partitions_are_pruned(bench: Bench, topic: str) -> None:
+    """The data lies in hidden day partitions; a query for one day scans exactly that day's files."""
+    create_topic(bench.broker, topic, 2)
+    days = 4
+    rows = [
+        (None, json.dumps({"ts_ms": MADE + (n % days) * DAY_MS, "n": n}).encode(), None, None, n % 2)
+        for n in range(400)
+    ]
+    produce(bench.broker, topic, rows)
+    bench.ingest(bench.settings(topic, stream={"max_records": 200}))
+    name = f"ns_{topic}.{topic}"
+    table = bench.table(name)
+    files = {task.file.file_path: task.file.partition[0] for task in table.scan().plan_files()}
+    assert len(set(files.values())) == days
+    one = "event_time >= '2025-06-16T00:00:00+00:00' and event_time < '2025-06-17T00:00:00+00:00'"
+    wanted = {path for path in files if "event_time_day=2025-06-16" in path}
+    assert wanted
+    assert {task.file.file_path for task in table.scan(row_filter=one).plan_files()} == wanted
+    frame = bench.spark.table(f"{LAKE}.{name}").where(
+        (F.col("event_time") >= F.lit("2025-06-16").cast("timestamp"))
+        & (F.col("event_time") < F.lit("2025-06-17").cast("timestamp"))
+    )
+    assert {row["_file"].removeprefix("file://") for row in frame.select("_file").distinct().collect()} == {
+        path.removeprefix("file://") for path in wanted
+    }
+    assert frame.count() == 100
+    assert scanned_files(bench, frame) == len(wanted)

@@ -1,0 +1,34 @@
+"""A real batch as telemetry sees it."""
+
+import pytest
+
+from telemetry.testing import recorded
+from tests.live.test_ledger import events
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+
+def test_a_batch_is_a_span_with_its_stages(bench: Bench, topic: str) -> None:
+    """A span a batch; below it plan, write, publish and record; the trace id stands in the commit and in the record."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [*events(range(20), 1), (None, b"{")])
+    with recorded() as seen:
+        bench.ingest(bench.settings(topic), telemetry=seen.telemetry)
+    batch = seen.span("batch")
+    assert batch.attributes["lakehouse.received"] == 21
+    assert batch.attributes["lakehouse.landed"] == 20
+    assert batch.attributes["lakehouse.dead"] == 1
+    below = [span.name for span in seen.spans if span.parent == batch.name]
+    assert sorted(below) == ["plan", "publish", "publish", "record", "write", "write"]
+    name = f"ns_{topic}.{topic}"
+    assert bench.published(name)[0].summary["lakehouse.trace"] == batch.trace_id
+    assert batch.trace_id in {row["trace_id"] for row in bench.rows(f"ns_{topic}.lakehouse_batches")}
+    at = {"pipeline": topic, "stream": topic}
+    assert seen.total("lakehouse.records", outcome="landed", table=name, **at) == 20
+    assert seen.total("lakehouse.records", outcome="dead", reason="broken_json", **at) == 1
+    assert seen.total("lakehouse.batches", outcome="landed", **at) == 1
+    stages = {point.attributes["lakehouse.stage"] for point in seen.points("lakehouse.stage.duration")}
+    assert stages == {"plan", "write", "record"}
+    assert seen.points("lakehouse.commit.duration")

@@ -1,0 +1,261 @@
+"""`lakehouse-ingest run` as a process of its own, to be watched, stopped, frozen and killed.
+
+with Pipelines(tmp_path, jars_folder) as pipelines:
+    running = pipelines.start(settings_text(...))
+    running.wait_for("batch_landed")
+    running.kill()
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
+from types import TracebackType
+from typing import Any, Self
+
+from lakehouse_ingest.embedded.claim import alive
+
+ROOT = Path(__file__).parents[2]
+STARTING = 90.0  # Spark takes ten seconds on an idle machine
+LANDING = 60.0
+LOOK = 0.02
+# Compiled quickly rather than well: these JVMs live for seconds.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+Event = Mapping[str, Any]
+
+
+def until(what: Callable[[], bool], seconds: float, look: float = LOOK) -> bool:
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(look)
+    return True
+
+
+class Running:
+    """One start of a pipeline, in a process group of its own; `log` is all that it said."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self.log, self.started = log, time.monotonic()
+        self._seen: set[int] = set()  # its children, so long as it lived
+        with log.open("wb") as said:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                process_group=0,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    # -- what it says -------------------------------------------------------------------------------------
+
+    def events(self, name: str | None = None) -> list[Event]:
+        """Its log so far; what is no JSON is not ours."""
+        found: list[Event] = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict) and name in (None, event.get("event")):
+                    found.append(event)
+        return found
+
+    def last_words(self) -> list[str]:
+        """The lines that are no log events."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if line.strip() and not line.startswith("{")]
+
+    def wait_for(self, name: str, count: int = 1, seconds: float = STARTING) -> Event:
+        """The count-th event of this name; fails when the process ends before, or with the deadline."""
+        deadline = time.monotonic() + seconds
+        while True:
+            ended = self.ended  # looked at before the log, so that nothing is missed
+            if len(found := self.events(name)) >= count:
+                return found[count - 1]
+            if ended or time.monotonic() > deadline:
+                why = f"it ended with {self._process.returncode}" if ended else f"not within {seconds:.0f} s"
+                raise AssertionError(f"no {name} number {count}: {why}\n{self.tail()}")
+            time.sleep(LOOK)
+
+    def tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    # -- what is done to it -------------------------------------------------------------------------------
+
+    def send(self, number: Signals) -> None:
+        self.family()
+        self._process.send_signal(number)
+
+    def send_to_group(self, number: Signals) -> None:
+        """As a terminal's Ctrl-C does, or `timeout`."""
+        self.family()
+        os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL of Python alone: its JVM has to notice by itself."""
+        self.family()
+        self._process.kill()
+        self._process.wait(30)
+
+    def freeze(self, *, jvm_first: bool = True) -> None:
+        """Both processes are stopped when this returns."""
+        both = [self.jvm(), self.pid] if jvm_first else [self.pid, self.jvm()]
+        for pid in both:
+            freeze(pid)
+
+    def thaw(self) -> None:
+        for pid in (self.jvm(), self.pid):
+            os.kill(pid, SIGCONT)
+
+    def wait(self, seconds: float = LANDING) -> int:
+        """Its exit code."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {seconds:.0f} s\n{self.tail()}") from None
+
+    # -- its children -------------------------------------------------------------------------------------
+
+    def family(self) -> list[int]:
+        """Its living descendants, and those it once had."""
+        self._seen.update(descendants(self.pid))
+        return [pid for pid in self._seen if alive(pid)]
+
+    def jvm(self) -> int:
+        """Spark's."""
+        return next(pid for pid in self.family() if b"org.apache.spark.deploy.SparkSubmit" in _command(pid))
+
+    def end(self) -> None:
+        """Whatever state it is in: nothing of it is left afterwards."""
+        for pid in [*self.family(), *([] if self.ended else [self.pid])]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGKILL)
+        self._process.wait(30)
+
+
+@dataclass
+class Pipelines:
+    """Starts pipelines, and ends at its own end those that still run."""
+
+    folder: Path
+    jars: Path | None = None
+    started: list[Running] = field(default_factory=list)
+
+    def start(self, settings: str, *words: str) -> Running:
+        number = len(self.started) + 1
+        config = self.folder / f"pipeline-{number}.toml"
+        config.write_text(settings)
+        command = [sys.executable, "-m", "lakehouse_ingest.cli", "run", "--config", str(config), *words]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
+        environment["JAVA_TOOL_OPTIONS"] = JAVA_OPTIONS
+        if self.jars:
+            environment["LAKEHOUSE_INGEST_JARS"] = str(self.jars)
+        running = Running(command, environment, self.folder / f"pipeline-{number}.log")
+        self.started.append(running)
+        return running
+
+    def drain(self, settings: str, seconds: float = 120.0) -> Running:
+        """One start that lands all that is there, and ends well."""
+        running = self.start(settings, "--until-latest")
+        assert running.wait(seconds) == 0, running.tail()
+        return running
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for running in self.started:
+            running.end()
+
+
+def settings_text(
+    name: str,
+    brokers: str,
+    catalog_uri: str | None,
+    namespace: str,
+    *,
+    topic: str = "",
+    every: str = "0s",
+    max_records: int = 20_000,
+    batch_every: str = "0s",
+    keep_snapshots: int = 100,
+    retry: str = "120s",
+) -> str:
+    """A settings file: two declared columns, day partitions on the record's time; without a catalog the embedded one."""
+    uri = f'uri = "{catalog_uri}"' if catalog_uri else ""
+    return f"""\
+name = "{name}"
+[catalog]
+namespace = "{namespace}"
+{uri}
+[source]
+brokers = "{brokers}"
+[[streams]]
+topics = ["{topic or name}"]
+every = "{every}"
+max_records = {max_records}
+[[streams.tables]]
+table = "events"
+columns = [{{ name = "n", type = "long", required = true }}, {{ name = "text", type = "string" }}]
+[ledger]
+batch_every = "{batch_every}"
+keep_snapshots = {keep_snapshots}
+[retry]
+first = "500ms"
+limit = "{retry}"
+[log]
+format = "json"
+"""
+
+
+# -- processes by their ids -------------------------------------------------------------------------------
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for child in _children(pid):
+        yield child
+        yield from descendants(child)
+
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, and the proof of it."""
+    os.kill(pid, SIGSTOP)
+    assert until(lambda: _state(pid) == "T", 5, 0.001), f"process {pid} did not stop"
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

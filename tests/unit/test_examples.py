@@ -1,0 +1,53 @@
+"""What is shown to users works: every settings file in the README and in deploy/examples is accepted."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lakehouse_ingest.planning import partitions_of, plan_from_settings
+from lakehouse_ingest.settings import Settings, load_settings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.toml"))
+
+
+def planned(settings: Settings) -> None:
+    """Beyond what the models check: types and partitions are understood."""
+    for table in settings.streams[0].tables:
+        plan_from_settings("shown", table)
+        partitions_of(table)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_readmes_settings_are_accepted(block: str, tmp_path: Path) -> None:
+    file = tmp_path / "shown.toml"
+    file.write_text(block)
+    planned(load_settings(file, environment={}))
+
+
+def test_the_readme_shows_the_defaults() -> None:
+    """What the full example shows without a reason to differ is the default."""
+    full = max(BLOCKS, key=len)
+    for line in ('every = "5s"', "max_records = 1000000", "keep_snapshots = 100", 'limit = "10m"', 'codec = "zstd"'):
+        assert line in full
+    settings = load_settings(None, {"streams": [{"topics": ["x"]}]}, environment={})
+    stream = settings.streams[0]
+    assert (stream.every, stream.max_records, stream.tables[0].codec) == (5.0, 1_000_000, "zstd")
+    assert (settings.ledger.keep_snapshots, settings.retry.limit) == (100, 600.0)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_examples_are_accepted(file: Path) -> None:
+    planned(load_settings(file, environment={}))
+
+
+def test_the_readme_names_tests_that_exist() -> None:
+    for path, _, name in re.findall(r"`((?:tests|…)[\w/]*(?:\.py)?)(::)?(\w+)?`", README):
+        if path.startswith("tests"):
+            assert (ROOT / path).exists(), path
+        if name:
+            found = [file for file in (ROOT / "tests").rglob("test_*.py") if f"def {name}(" in file.read_text()]
+            assert found, name

@@ -1,0 +1,275 @@
+"""Where a start begins, rule by rule: from the tables and the source as they are now, or not at all."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.settings import Settings, load_settings
+from lakehouse_ingest.starting import SourceNow, as_text, begin, compare, hash_of, meaning
+from lakehouse_ingest.tables import Place
+
+IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
+NOW = SourceNow(IDENTITY, {("t", 0): 0, ("t", 1): 0}, {("t", 0): 1000, ("t", 1): 1000})
+
+
+def at(first: int, second: int | None = None) -> Offsets:
+    return {("t", 0): first} if second is None else {("t", 0): first, ("t", 1): second}
+
+
+def place(
+    table: str,
+    following: Offsets | None = None,
+    complete: Offsets | None = None,
+    *,
+    source: SourceIdentity = IDENTITY,
+    known: bool = True,
+    loose: Offsets | None = None,
+) -> Place:
+    """A table that holds up to `following`; without one it has no mark of ours."""
+    found = None
+    if following is not None:
+        found = Mark(Token("p", 1, 1, 1), source, {}, following, following if complete is None else complete)
+    return Place(table, "branch", 1, found, {}, known=known, loose=loose or {})
+
+
+RECORD, NEVER = place("record", at(500, 500)), place("record")
+
+
+# -- begin ------------------------------------------------------------------------------------------------
+
+
+def test_a_first_start_reads_from_the_earliest_record_that_is_there() -> None:
+    now = replace(NOW, low=at(7, 0))
+    assert begin(NEVER, [place("dead")], now, "earliest") == at(7, 0)
+
+
+def test_a_first_start_at_latest_reads_what_comes_from_now_on() -> None:
+    assert begin(NEVER, [place("dead")], NOW, "latest") == at(1000, 1000)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_later_start_goes_on_where_all_tables_are_complete(start: str) -> None:
+    assert begin(RECORD, [place("t", at(600, 600), at(400, 400))], NOW, start) == at(500, 500)
+
+
+def test_complete_is_the_highest_that_any_table_or_the_record_holds() -> None:
+    tables = [place("t", at(700, 700), at(600, 100)), place("dead", at(650, 650), at(100, 650))]
+    assert begin(RECORD, tables, NOW, "earliest") == at(600, 650)
+
+
+def test_the_place_of_a_single_table_is_not_complete() -> None:
+    """It may have landed a batch whose dead letters did not."""
+    ahead = place("t", at(900, 900), at(500, 500))
+    assert begin(RECORD, [ahead, place("dead")], NOW, "earliest") == at(500, 500)
+
+
+def test_without_the_batch_record_the_tables_alone_tell() -> None:
+    tables = [place("t", at(700, 700), at(600, 600)), place("dead")]
+    assert begin(NEVER, tables, NOW, "earliest") == at(600, 600)
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_new_partition_of_a_known_topic_is_read_from_its_first_record(start: str) -> None:
+    """Even at `latest`: what came before we looked is not lost."""
+    record = place("record", at(500))
+    assert begin(record, [], NOW, start) == at(500, 0)
+
+
+@pytest.mark.parametrize(("start", "offset"), [("earliest", 3), ("latest", 9)])
+def test_a_new_topic_begins_where_the_settings_say(start: str, offset: int) -> None:
+    low, high = {**NOW.low, ("new", 0): 3}, {**NOW.high, ("new", 0): 9}
+    now = SourceNow(SourceIdentity("cluster-1", {"t": "id-1", "new": "id-9"}), low, high)
+    assert begin(RECORD, [], now, start) == {**at(500, 500), ("new", 0): offset}
+
+
+def test_a_topic_that_was_taken_out_is_not_read() -> None:
+    record = place("record", {**at(500, 500), ("old", 0): 10**6})
+    assert begin(record, [], NOW, "earliest") == at(500, 500)
+
+
+@pytest.mark.parametrize("where", ["record", "table"])
+def test_a_topic_that_was_made_anew_stops(where: str) -> None:
+    old = SourceIdentity("cluster-1", {"t": "id-0"})
+    record = place("record", at(5, 5), source=old) if where == "record" else NEVER
+    table = place("t", at(5, 5), source=old) if where == "table" else place("t")
+    with pytest.raises(SourceChanged, match=r"topic t was deleted and made anew \(id id-0 is now id-1\).*another `name`"):
+        begin(record, [table], NOW, "earliest")
+
+
+def test_another_cluster_stops() -> None:
+    other = place("record", at(5, 5), source=SourceIdentity("cluster-0", {"t": "id-1"}))
+    with pytest.raises(SourceChanged, match=r"cluster cluster-0, this one is cluster-1.*`source.brokers`"):
+        begin(other, [], NOW, "earliest")
+
+
+@pytest.mark.parametrize("then", [SourceIdentity(), SourceIdentity("cluster-1"), SourceIdentity("", {"t": ""})])
+def test_a_broker_that_gave_no_ids_is_compared_by_name_only(then: SourceIdentity) -> None:
+    assert begin(place("record", at(5, 5), source=then), [], NOW, "earliest") == at(5, 5)
+
+
+@pytest.mark.parametrize("ahead", ["record", "table"])
+def test_an_end_that_went_back_stops(ahead: str) -> None:
+    """Also when only one table got so far: its rows came from records that are no more."""
+    record = place("record", at(1001, 5)) if ahead == "record" else RECORD
+    table = place("t", at(1001, 5), at(5, 5)) if ahead == "table" else place("t")
+    with pytest.raises(SourceChanged, match="partition 0 ends at offset 1000, the tables hold it up to 1001"):
+        begin(record, [table], NOW, "earliest")
+
+
+def test_an_end_that_is_just_reached_is_fine() -> None:
+    assert begin(place("record", at(1000, 1000)), [], NOW, "earliest") == at(1000, 1000)
+
+
+def test_retention_that_passed_us_stops_with_the_range_that_is_lost() -> None:
+    now = replace(NOW, low=at(0, 520))
+    with pytest.raises(SourceChanged, match=r"partition 1 has lost the offsets 500 to 519 .*\(retention\)"):
+        begin(RECORD, [], now, "earliest")
+
+
+def test_retention_that_passed_the_dead_letters_but_not_the_table_stops() -> None:
+    """The table holds up to 600, but of the dead letters between 500 and 600 nobody knows."""
+    now = replace(NOW, low=at(0, 520))
+    with pytest.raises(SourceChanged, match="lost the offsets 500 to 519"):
+        begin(RECORD, [place("t", at(600, 600), at(500, 500)), place("dead")], now, "earliest")
+
+
+def test_retention_up_to_where_we_are_is_fine() -> None:
+    assert begin(RECORD, [], replace(NOW, low=at(500, 500)), "earliest") == at(500, 500)
+
+
+# -- begin, where a history was pruned --------------------------------------------------------------------
+
+
+def test_a_pruned_table_is_settled_by_the_record_when_its_branch_got_no_further() -> None:
+    pruned = place("t", known=False, loose=at(500, 400))
+    assert begin(RECORD, [pruned], NOW, "earliest") == at(500, 500)
+
+
+@pytest.mark.parametrize(
+    ("record", "loose"),
+    [
+        pytest.param(RECORD, at(500, 501), id="its branch got further than the record"),
+        pytest.param(RECORD, {}, id="nothing tells how far it got"),
+        pytest.param(RECORD, {**at(5, 5), ("t", 2): 1}, id="in a partition that the record does not know"),
+        pytest.param(NEVER, at(5, 5), id="there is no record"),
+    ],
+)
+def test_a_pruned_table_that_nothing_settles_stops(record: Place, loose: Offsets) -> None:
+    with pytest.raises(LedgerUnclear, match=r"history of t was expired .* `_source`"):
+        begin(record, [place("t", known=False, loose=loose)], NOW, "earliest")
+
+
+def test_a_pruned_record_is_no_reason_to_begin_anew() -> None:
+    with pytest.raises(LedgerUnclear, match="history of record was expired"):
+        begin(place("record", known=False), [place("t"), place("dead")], NOW, "earliest")
+
+
+def test_a_pruned_record_does_no_harm_where_a_table_knows() -> None:
+    table = place("t", at(700, 700), at(600, 600))
+    assert begin(place("record", known=False), [table, place("dead")], NOW, "earliest") == at(600, 600)
+
+
+def test_what_stops_a_start_is_for_an_operator() -> None:
+    assert issubclass(SourceChanged, NeedsOperator)
+    assert issubclass(LedgerUnclear, NeedsOperator)
+
+
+# -- settings that changed --------------------------------------------------------------------------------
+
+
+def settled(tables: Mapping[str, str | None] | None = None, **changes: Any) -> dict[str, object]:
+    table = {"table": "events", "event_time": "ts", **changes.pop("table", {})}
+    tree = {"name": "p", "streams": [{"topics": ["a", "b"], "tables": [table], **changes.pop("stream", {})}], **changes}
+    return meaning(load_settings(None, tree, {}), tables or {})
+
+
+BEFORE = as_text(settled({"ingest.events": "uuid-1"}))
+
+
+def test_a_first_start_has_nothing_to_compare_with() -> None:
+    assert compare(None, settled(), accepted=False) == []
+
+
+def test_the_same_settings_are_no_change() -> None:
+    assert compare(BEFORE, settled({"ingest.events": "uuid-1"}), accepted=False) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stream": {"every": "1h", "max_records": 5}},
+        {"table": {"codec": "gzip", "target_file_size": "1MiB"}},
+        {"source": {"brokers": "elsewhere:1"}},
+        {"spark": {"memory": "2g"}},
+    ],
+)
+def test_what_means_nothing_for_the_rows_may_change_unsaid(changes: dict[str, Any]) -> None:
+    assert compare(BEFORE, settled(**changes), accepted=False) == []
+
+
+def test_a_topic_more_is_noted_and_goes_on() -> None:
+    now = settled(stream={"topics": ["a", "b", "c"]})
+    assert compare(BEFORE, now, accepted=False) == ['topics: ["a", "b"] -> ["a", "b", "c"]']
+
+
+def test_topics_in_another_order_are_the_same() -> None:
+    assert compare(BEFORE, settled(stream={"topics": ["b", "a"]}), accepted=False) == []
+
+
+GRAVE = [
+    ("topics", {"stream": {"topics": ["a"]}}),
+    ("topics", {"stream": {"topics": ["a", "c"]}}),
+    ("table", {"table": {"table": "others"}}),
+    ("namespace", {"catalog": {"namespace": "other"}}),
+    ("dead_letters", {"dead_letters": {"table": "others"}}),
+    ("event_time", {"table": {"event_time": "other"}}),
+    ("event_time_unit", {"table": {"event_time_unit": "s"}}),
+]
+
+
+@pytest.mark.parametrize(("key", "changes"), GRAVE)
+def test_a_change_of_meaning_stops_with_both_values_and_the_way_out(key: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(SettingsRefused, match=f"`{key}` was .* is now .*--accept-changes"):
+        compare(BEFORE, settled(**changes), accepted=False)
+
+
+@pytest.mark.parametrize(("key", "changes"), GRAVE)
+def test_a_change_of_meaning_that_was_accepted_is_noted(key: str, changes: dict[str, Any]) -> None:
+    (note,) = compare(BEFORE, settled(**changes), accepted=True)
+    assert note.startswith(f"{key}: ")
+    assert " -> " in note
+
+
+def test_a_setting_that_an_older_program_did_not_record_is_no_change() -> None:
+    assert compare('{"topics":["a","b"]}', settled(), accepted=False) == []
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize(("now", "says"), [("uuid-2", "was replaced .uuid uuid-1 is now uuid-2."), (None, "was dropped")])
+def test_a_table_that_was_replaced_or_dropped_stops_even_when_changes_are_accepted(
+    now: str | None, says: str, *, accepted: bool
+) -> None:
+    with pytest.raises(TableChanged, match=f"table ingest.events {says}"):
+        compare(BEFORE, settled({"ingest.events": now}), accepted=accepted)
+
+
+def test_a_table_that_was_not_there_yet_may_appear() -> None:
+    before = as_text(settled({"ingest.events": None}))
+    assert compare(before, settled({"ingest.events": "uuid-1"}), accepted=False) == []
+
+
+def test_the_hash_in_each_commit_follows_the_meaning_and_not_the_tables() -> None:
+    settings: dict[str, object] = settled()
+    assert hash_of(settings) == hash_of(settled({"ingest.events": "uuid-1"}))
+    assert hash_of(settings) == hash_of(settled(stream={"every": "1h"}))
+    assert len({hash_of(settings), *(hash_of(settled(**changes)) for _, changes in GRAVE)}) == len(GRAVE) + 1
+
+
+def test_the_meaning_is_told_from_the_settings_alone() -> None:
+    plain: Settings = load_settings(None, {"streams": [{"topics": ["a"]}]}, {})
+    assert as_text(meaning(plain, {})) == as_text(meaning(plain, {}))
