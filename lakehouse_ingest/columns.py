@@ -60,6 +60,11 @@ class ColumnPlan:
         return f"field {self.field}" if self.field and self.field != self.name else None
 
     @property
+    def takes(self) -> str:
+        """Its type as a person knows it."""
+        return self.declared or self.iceberg
+
+    @property
     def spark(self) -> str:
         return to_spark(self.iceberg)
 

@@ -69,11 +69,11 @@ def _value(column: ColumnPlan) -> Column:
 
 def _checks(column: ColumnPlan) -> Sequence[Column]:
     """Conditions that set a row aside, each a fault or null."""
-    value, named = F.col(DATA)[column.field], column.declared or column.iceberg
+    value = F.col(DATA)[column.field]
     text = value.cast("string")
     if column.wire.startswith("decimal") and not column.wire.endswith(",0)"):
         text = F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))
-    detail = F.concat(F.lit(f"{column.field}: "), F.substring(text, 1, 60), F.lit(f" is not {named}"))
+    detail = F.concat(F.lit(f"{column.field}: "), F.substring(text, 1, 60), F.lit(f" is not {column.takes}"))
     checks = []
     if column.required:
         checks.append(F.when(value.isNull(), faulty(Reason.MISSING, F.lit(f"{column.field} is missing"), STAGE)))

@@ -128,7 +128,9 @@ class Lake:
         with _explained():
             before = catalog.load(self._lake, table)
             older = _epochs(before, self._pipeline)
-            state = before if epoch in older else catalog.open_branch(self._lake, table, branch, list(older.values()))
+            stale = [ref for number, ref in older.items() if number < epoch]  # never the branch of a newer start
+            taken = max(older, default=0) >= epoch
+            state = before if taken else catalog.open_branch(self._lake, table, branch, stale)
             # Another start may have come in between: the higher epoch stays, the lower one goes.
             now = _epochs(state, self._pipeline)
             if (newest := max(now)) > epoch:

@@ -199,7 +199,7 @@ class Told:
         counts = self.screen.counts
         counts.batches.append(Batch(told["received"], told["duration_s"], told["freshness_s"]))
         counts.landed += told["landed"].get(report.TABLE, 0)
-        counts.dead += told["landed"].get(report.DEAD, 0)
+        counts.dead += sum(told["dead"].values())
         self.events.batch_landed(**told)
 
     def retrying(self, **told: Any) -> None:
@@ -286,7 +286,8 @@ def _fetch(console: Console, jars: Path | None) -> None:
         return
     missing = [kind for kind in KINDS if not present(kind)]
     if missing:
-        parts = ", ".join(f"{KINDS[kind]} MB for the {kind}" for kind in missing)
+        names = {"spark": "Spark", "catalog": "the catalog", "broker": "the broker"}
+        parts = ", ".join(f"{KINDS[kind]} MB for {names[kind]}" for kind in missing)
         said = f"To be downloaded, once: {sum(KINDS[kind] for kind in missing)} MB of jars ({parts})."
     else:
         said = f"Nothing to download: the {sum(KINDS.values())} MB of jars are there."

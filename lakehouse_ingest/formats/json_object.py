@@ -78,31 +78,27 @@ def _no_decimal(value: Column, column: ColumnPlan) -> Column:
     scale = int(column.wire.rpartition(",")[2].rstrip(")"))
     cut = F.length(F.regexp_extract(text, r"\.(\d*[1-9])", 1)) > scale
     lost = number.isNull() | cut | (number.cast("double") != F.try_variant_get(value, "$", "double"))
-    detail = _detail(column, _quoted_if_text(value, text))
-    return F.when(
-        ~F.schema_of_variant(value).rlike("^(BIGINT|DECIMAL|DOUBLE|VOID)"), _fault(Reason.WRONG_TYPE, detail)
-    ).when(text.isNotNull() & lost, _fault(Reason.OUT_OF_RANGE, detail))
+    kind = F.schema_of_variant(value)
+    shown = F.when(kind == "STRING", F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text)
+    detail = _detail(F.lit(column.field), shown, F.lit(column.takes))
+    return F.when(~kind.rlike("^(BIGINT|DECIMAL|DOUBLE|VOID)"), _fault(Reason.WRONG_TYPE, detail)).when(
+        text.isNotNull() & lost, _fault(Reason.OUT_OF_RANGE, detail)
+    )
 
 
-def _detail(column: ColumnPlan, text: Column) -> Column:
-    named = column.declared or column.iceberg
-    return F.concat(F.lit(f"{column.field}: "), F.substring(text, 1, 60), F.lit(f" is not {named}"))
-
-
-def _quoted_if_text(value: Column, text: Column) -> Column:
-    return F.when(F.schema_of_variant(value) == "STRING", F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text)
+def _detail(name: Column, text: Column, takes: Column) -> Column:
+    return F.concat(name, F.lit(": "), F.substring(text, 1, 60), F.lit(" is not "), takes)
 
 
 def _why_broken(text: Column, columns: Sequence[ColumnPlan]) -> Column:
-    """Evaluated for rows that did not fit only, so it may read each of them again: as variants, and as text."""
+    """Evaluated for rows that did not fit only, so it may read each of them again, in several ways."""
     broken = BROKEN + "_" * max((len(column.field) for column in columns), default=0)  # meets no field
-    kept = {**OPTIONS, "columnNameOfCorruptRecord": broken}
     fitting = _fields((*columns, ColumnPlan(broken, broken, "string")), _read_as)
     read = {
         "whole": F.try_parse_json(text),
-        "fitting": F.from_json(text, fitting, kept),
-        "values": F.from_json(text, _fields(columns, lambda _: "variant") or "_ variant"),
-        "texts": F.from_json(text, _fields(columns, lambda _: "string") or "_ string"),
+        "fitting": F.from_json(text, fitting, {**OPTIONS, "columnNameOfCorruptRecord": broken}),
+        "values": F.from_json(text, "map<string, variant>"),
+        "texts": F.from_json(text, "map<string, string>"),
     }
     every = F.struct(*(each.alias(name) for name, each in read.items()))
     return _once(every, lambda found: _reason(found, columns, found["fitting"][broken]))
@@ -118,27 +114,39 @@ def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Colu
     fault = (
         F.when(kind.isNull(), _fault(Reason.BROKEN, "the value is not JSON"))
         .when(
-            ~kind.startswith("OBJECT"), _fault(Reason.NOT_OBJECT, F.concat(kind, F.lit(" where an object is expected")))
+            ~kind.startswith("OBJECT"),
+            _fault(Reason.NOT_OBJECT, F.concat(F.substring(kind, 1, 60), F.lit(" where an object is expected"))),
         )
         .when(broken.isNull(), _fault(Reason.BROKEN, "something follows the JSON object"))
     )
-    misfits = F.array_compact(F.array(*(_misfit(read, column) for column in columns[:NAMED_IN_DETAIL])))
-    return fault.otherwise(_once(misfits, _first_of)) if columns else fault
+    return fault.otherwise(_once(_misfits(read, columns[:NAMED_IN_DETAIL]), _first_of)) if columns else fault
 
 
-def _misfit(read: Column, column: ColumnPlan) -> Column:
-    """A fault where this field is what its column does not take."""
-    value, text = read["values"][column.field], read["texts"][column.field]
-    whole_number = text.rlike(r"^-?\d+$") & (F.schema_of_variant(value) != "STRING")
-    detail = _detail(column, _quoted_if_text(value, text))
-    reason = _fault(Reason.WRONG_TYPE, detail)
-    if column.wire in ("int", "bigint"):
-        reason = F.when(whole_number, _fault(Reason.OUT_OF_RANGE, detail)).otherwise(reason)
-    amiss = read["fitting"][column.field].isNull()
-    if "<" in column.wire:  # what fits of it is there in spite of what does not
-        inner = F.concat(F.lit('{"_":'), text, F.lit("}"))
-        amiss = F.from_json(inner, f"_ {column.wire}, {BROKEN} string", OPTIONS)[BROKEN].isNotNull()
-    return F.when(text.isNotNull() & amiss, reason)
+def _misfits(read: Column, columns: Sequence[ColumnPlan]) -> Column:
+    """A fault for each field that is what its column does not take; one expression over all of them."""
+    takes = F.lit([column.takes for column in columns])
+    whole = F.lit([column.wire in ("int", "bigint") for column in columns])
+    amiss = F.array(*(_amiss(read, column) for column in columns))
+
+    def misfit(name: Column, number: Column) -> Column:
+        value, text = read["values"][name], read["texts"][name]
+        is_text = F.schema_of_variant(value) == "STRING"
+        detail = _detail(name, F.when(is_text, F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text), takes[number])
+        too_large = whole[number] & text.rlike(r"^-?\d+$") & ~is_text
+        return F.when(
+            text.isNotNull() & amiss[number],
+            F.when(too_large, _fault(Reason.OUT_OF_RANGE, detail)).otherwise(_fault(Reason.WRONG_TYPE, detail)),
+        )
+
+    return F.array_compact(F.transform(F.lit([column.field for column in columns]), misfit))
+
+
+def _amiss(read: Column, column: ColumnPlan) -> Column:
+    if "<" not in column.wire:
+        return read["fitting"][column.field].isNull()
+    # What fits of a nested value is there in spite of what does not.
+    inner = F.concat(F.lit('{"_":'), read["texts"][column.field], F.lit("}"))
+    return F.from_json(inner, f"_ {column.wire}, {BROKEN} string", OPTIONS)[BROKEN].isNotNull()
 
 
 def _first_of(misfits: Column) -> Column:

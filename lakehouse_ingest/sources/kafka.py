@@ -109,6 +109,8 @@ class Kafka:
             return TryAgain(
                 f"a topic of {self._topics} is not there at {self._settings.brokers}: create it or mend `topics`"
             )
+        if error.code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+            return TryAgain(f"a partition of {self._topics} has no leader yet at {self._settings.brokers}")
         return TryAgain(f"no answer from the brokers at {self._settings.brokers}: {error.str()}")
 
     def publish(self, offsets: Offsets, group: str) -> None:
