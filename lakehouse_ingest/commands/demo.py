@@ -10,23 +10,20 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep, time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from lakehouse_ingest import ledger
-from lakehouse_ingest.commands import demo_report as report
-from lakehouse_ingest.commands.demo_events import BROKEN_EVERY, Sensors, create_topic
-from lakehouse_ingest.commands.demo_report import Batch, Run
 from lakehouse_ingest.commands.run import Running, opened
+from lakehouse_ingest.demo import proof, report
+from lakehouse_ingest.demo.events import BROKEN_EVERY, Sensors, create_topic
+from lakehouse_ingest.demo.proof import Run
+from lakehouse_ingest.demo.screen import Counts, Screen, Told
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.server import Server
@@ -41,7 +38,7 @@ from lakehouse_ingest.tables import Connection, Lake
 
 RATE, RATE_KEPT = 800, 50  # events a second
 LOOK_S = 0.25
-LINE_S, LINE_KEPT_S = 5.0, 60.0  # how often a line is written where there is no terminal
+LINE_KEPT_S = 60.0  # how often a line is written where there is no terminal
 PATIENCE_S, LEADER_S, TOLD_S = 60.0, 15.0, 5.0
 # Within a minute the second compiler and a parallel collector cost more than they gain.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -103,113 +100,6 @@ p.produce("mine", b"{{\"id\": 1, \"ts_ms\": {now}}}"); p.flush()'
 """
 
 
-@dataclass
-class Counts:
-    """What has happened so far, for whoever looks on."""
-
-    producers: list[Sensors] = field(default_factory=list)
-    batches: list[Batch] = field(default_factory=list)
-    landed: int = 0
-    dead: int = 0
-
-    @property
-    def produced(self) -> int:
-        return sum(each.acknowledged for each in self.producers)
-
-    @property
-    def received(self) -> int:
-        return sum(batch.received for batch in self.batches)
-
-    def __str__(self) -> str:
-        fresh = next((batch.freshness for batch in reversed(self.batches) if batch.freshness is not None), None)
-        visible = "" if fresh is None else f"  visible after {fresh:.1f} s"
-        return (
-            f"produced {self.produced:,}  landed {self.landed:,}  set aside {self.dead:,}"
-            f"  batches {len(self.batches)}{visible}"
-        )
-
-
-class Screen:
-    """Few lines with the time before each; between them the counts, alive on a terminal, now and then elsewhere."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.counts = Counts()
-        self.seconds = 0.0  # of producing, for the bar; 0: no bar
-        self.every = LINE_S
-        self._began = self._last = monotonic()
-        self._live: Live | None = None
-
-    @property
-    def elapsed(self) -> float:
-        return monotonic() - self._began
-
-    def begin(self) -> None:
-        self._began = self._last = monotonic()
-
-    def say(self, text: str) -> None:
-        self.console.print(Text(f"{self.elapsed:5.1f} s  {text}"), soft_wrap=True)
-
-    def line(self) -> None:
-        """The counts, where nobody sees them alive and if it is time for them."""
-        if self._live is None and monotonic() - self._last >= self.every:
-            self._last = monotonic()
-            self.say(str(self.counts))
-
-    def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            began = monotonic()
-            self._live = Live(
-                console=self.console,
-                get_renderable=lambda: self._alive(monotonic() - began),
-                refresh_per_second=4,
-                transient=True,
-            )
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
-    def end(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
-
-    def _alive(self, since: float) -> Table | Text:
-        counts = Text(f"{self.elapsed:5.1f} s  {self.counts}", style="bold", no_wrap=True, overflow="ellipsis")
-        if not self.seconds:
-            return counts
-        lines = Table.grid()
-        lines.add_row(ProgressBar(self.seconds, min(since, self.seconds), width=79))
-        lines.add_row(counts)
-        return lines
-
-
-@dataclass
-class Told:
-    """Stands where the pipeline tells what happens: noted here, and on it goes to logs and telemetry as ever."""
-
-    events: Any
-    screen: Screen
-
-    def batch_landed(self, **told: Any) -> None:
-        counts = self.screen.counts
-        counts.batches.append(Batch(told["received"], told["duration_s"], told["freshness_s"]))
-        counts.landed += told["landed"].get(report.TABLE, 0)
-        counts.dead += sum(told["dead"].values())
-        self.events.batch_landed(**told)
-
-    def retrying(self, **told: Any) -> None:
-        self.screen.say(f"trying again in {told['wait_s']:.0f} s: {told['error']}")
-        self.events.retrying(**told)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.events, name)
-
-
 class DoesNotAddUp(LakehouseError):
     """The promise that the demo is there to show was not kept."""
 
@@ -241,7 +131,7 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
         here = _prepared(folder.absolute(), jars, stack)
         screen.say(f"broker at {here.brokers}, catalog at {here.uri}")
         begins = _ends(here.source)
-        sensors = Sensors(here.brokers, report.TOPIC, RATE, seconds).start()
+        sensors = Sensors(here.brokers, proof.TOPIC, RATE, seconds).start()
         stack.callback(sensors.stop)
         screen.counts.producers.append(sensors)
         screen.seconds = seconds
@@ -303,9 +193,9 @@ def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
         stack.callback(server.stop)
     with ThreadPoolExecutor(len(servers)) as side_by_side:
         brokers, uri = side_by_side.map(Server.start, servers)
-    create_topic(brokers, report.TOPIC)
+    create_topic(brokers, proof.TOPIC)
     settings = load_settings(_settings_file(folder, warehouse, brokers), _here(uri), environment={})
-    return Place(folder, warehouse, brokers, uri, settings, Kafka(settings.source, (report.TOPIC,)))
+    return Place(folder, warehouse, brokers, uri, settings, Kafka(settings.source, (proof.TOPIC,)))
 
 
 def _ends(source: Kafka) -> Offsets:
@@ -323,7 +213,7 @@ def _ends(source: Kafka) -> Offsets:
 def _settings_file(folder: Path, warehouse: Path, brokers: str) -> Path:
     path = folder / "pipeline.toml"
     # A basic string of TOML is written like one of JSON.
-    names = {"namespace": report.NAMESPACE, "topic": report.TOPIC, "brokers": brokers}
+    names = {"namespace": proof.NAMESPACE, "topic": proof.TOPIC, "brokers": brokers}
     path.write_text(PIPELINE.format(warehouse=json.dumps(str(warehouse)), **names), encoding="utf-8")
     return path
 
@@ -389,9 +279,9 @@ def _watch(running: Running, work: Future[None], screen: Screen, until: Callable
 
 def _complete(uri: str) -> Offsets:
     """How far all tables are, from the catalog: what any next start would begin with."""
-    state = Lake(Connection(uri), report.NAMESPACE).find(report.BATCHES)
+    state = Lake(Connection(uri), proof.NAMESPACE).find(proof.BATCHES)
     summaries = (snapshot.summary for snapshot in state.ancestors()) if state else ()
-    mark = ledger.newest(summaries, report.NAMESPACE)
+    mark = ledger.newest(summaries, proof.NAMESPACE)
     return mark.held() if mark else {}
 
 
@@ -416,10 +306,10 @@ def _run(
 
 
 def _report(console: Console, run: Run) -> None:
-    found = report.read_back(run.uri, run.begins)
-    wrong = report.problems(run, found)
-    told = report.as_json(run, found, wrong)
-    written = report.write(run, told)
+    found = proof.read_back(run.uri, run.begins)
+    wrong = proof.problems(run, found)
+    told = proof.as_json(run, found, wrong)
+    written = proof.write(run, told)
     console.print()
     report.show(console, run, found, told)
     if wrong:
@@ -428,7 +318,7 @@ def _report(console: Console, run: Run) -> None:
 
 def _stay(running: Running, work: Future[None], screen: Screen, here: Place) -> None:
     """Until Ctrl-C."""
-    names = {"topic": report.TOPIC, "namespace": report.NAMESPACE, "table": report.TABLE}
+    names = {"topic": proof.TOPIC, "namespace": proof.NAMESPACE, "table": proof.TABLE}
     said = KEPT.format(
         rate=RATE_KEPT,
         first=_first(),
@@ -439,7 +329,7 @@ def _stay(running: Running, work: Future[None], screen: Screen, here: Place) -> 
         **names,
     )
     screen.console.print(Text(said), soft_wrap=True)
-    sensors = Sensors(here.brokers, report.TOPIC, RATE_KEPT).start()
+    sensors = Sensors(here.brokers, proof.TOPIC, RATE_KEPT).start()
     screen.counts.producers.append(sensors)
     screen.seconds, screen.every = 0.0, LINE_KEPT_S
     try:

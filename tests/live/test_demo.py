@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehouse_ingest.commands.demo_report import Found, Held, Outcome, Run, problems
+from lakehouse_ingest.demo.proof import Found, Held, Outcome, Run, problems
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.claim import free
