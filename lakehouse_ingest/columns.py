@@ -37,6 +37,8 @@ OTHER_NAMES = {
     "bigint": "long",
 }
 PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "date", "binary")
+WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
+MOST_DIGITS = 38
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
 
 
@@ -79,16 +81,33 @@ class ColumnPlan:
 
 def declared(name: str, type_name: str, *, required: bool) -> ColumnPlan:
     """A column from the settings; the type in Iceberg's words or in those of Arrow (`Int8`, `Utf8`)."""
-    lower = re.sub(r"\s+", " ", type_name.strip().lower())
+    lower = type_name.strip().lower()
     if lower in RANGES:
         iceberg, low, high = RANGES[lower]
         return ColumnPlan(name, name, iceberg, required, low, high, lower)
     iceberg = OTHER_NAMES.get(lower, lower)
-    if iceberg not in PLAIN and not re.fullmatch(r"decimal\(\d+, ?\d+\)|(struct|list|map)<.+>", iceberg):
+    # Field names inside a struct keep their case.
+    iceberg = type_name.strip() if "<" in iceberg else re.sub(r"(?<=[(,\d])\s+|\s+(?=[,)])", "", iceberg)
+    if iceberg not in PLAIN and not _is_decimal(iceberg) and not _is_nested(iceberg):
         known = ", ".join((*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES))
         raise SettingsRefused(f"the type {type_name!r} of column {name} is not known; there are {known}")
-    # Field names inside a struct keep their case.
-    return ColumnPlan(name, name, type_name.strip() if "<" in iceberg else iceberg.replace(" ", ""), required)
+    return ColumnPlan(name, name, iceberg, required)
+
+
+def _is_decimal(text: str) -> bool:
+    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", text)
+    return found is not None and 1 <= int(found[1]) <= MOST_DIGITS and int(found[2]) <= int(found[1])
+
+
+def _is_nested(text: str) -> bool:
+    """The words and brackets are right; what they make together is the catalog's to read."""
+    types = re.sub(r'"(?:[^"]|"")*"\s*:|\w+\s*:', "", text)
+    words = re.findall(r"decimal\s*\([^)]*\)|\w+", types)
+    return (
+        re.match(r"(struct|list|map)<.+>$", text) is not None
+        and types.count("<") == types.count(">")
+        and all(word in WORDS or _is_decimal(re.sub(r"\s", "", word)) for word in words)
+    )
 
 
 def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:

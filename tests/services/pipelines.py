@@ -200,7 +200,7 @@ def settings_text(
     keep_snapshots: int = 100,
     retry: str = "120s",
 ) -> str:
-    """A settings file: two declared columns, day partitions on the record's time; without a catalog the embedded one."""
+    """A settings file: two declared columns, partitions by the record's day; without a catalog the embedded one."""
     uri = f'uri = "{catalog_uri}"' if catalog_uri else ""
     return f"""\
 name = "{name}"

@@ -106,5 +106,6 @@ def duckdb_at(uri: str) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def _extension(name: str) -> Path:
     found = importlib.util.find_spec(f"duckdb_extension_{name}")
-    assert found and found.origin
+    assert found
+    assert found.origin
     return next(Path(found.origin).parent.rglob("*.duckdb_extension"))

@@ -32,14 +32,16 @@ def test_what_stays_is_a_run_from_the_head_with_every_pipelines_newest_mark(mark
 @given(HISTORIES, st.integers(1, 50))
 def test_never_more_than_keep_stay_unless_a_mark_is_older(marks: list[set[str]], keep: int) -> None:
     stays = len(marks) - len(doomed(ancestors(marks), keep))
-    oldest = max((marks.index(next(c for c in marks if p in c)) for p in PIPELINES if any(p in c for c in marks)), default=0)
+    oldest = max(
+        (marks.index(next(c for c in marks if p in c)) for p in PIPELINES if any(p in c for c in marks)), default=0
+    )
     assert stays <= max(keep, oldest + 1)
 
 
 @given(HISTORIES, st.integers(2, 50))
 def test_where_each_commit_carries_all_marks_the_bound_always_holds(marks: list[set[str]], keep: int) -> None:
     """As ours do: the newest commit of anybody carries the others' marks."""
-    whole = [{*PIPELINES}] + marks
+    whole = [{*PIPELINES}, *marks]
     assert len(whole) - len(doomed(ancestors(whole), keep)) <= keep
 
 

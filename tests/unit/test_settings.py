@@ -164,7 +164,7 @@ def test_every_setting_but_the_topic_has_a_default() -> None:
 
 def test_settings_cannot_be_changed_later() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        loaded().name = "other"  # type: ignore[misc]
+        loaded().name = "other"
 
 
 # -- what is refused --------------------------------------------------------------------------------------
@@ -236,7 +236,9 @@ def test_a_wrong_value_is_one_sentence_that_names_the_setting(tree: dict[str, An
     assert says in sentence
 
 
-@pytest.mark.parametrize(("text", "found"), [("5s", 5), ("250ms", 0.25), ("10m", 600), ("1h", 3600), (" 2 s", 2), (3, 3)])
+@pytest.mark.parametrize(
+    ("text", "found"), [("5s", 5), ("250ms", 0.25), ("10m", 600), ("1h", 3600), (" 2 s", 2), (3, 3)]
+)
 def test_durations(text: str | int, found: float) -> None:
     assert loaded(in_stream(every=text)).streams[0].every == found
 

@@ -1,0 +1,82 @@
+"""A stop that was asked for: the batch under way lands or is left alone, exit 0, and nobody is left behind."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from tests.services.feeding import fill
+from tests.services.kafka import create_topic
+from tests.services.pipelines import Pipelines, Running, settings_text, until
+from tests.services.readers import Reader, data_files
+
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
+
+EVENTS, PARTITIONS, AT_ONCE = 12_000, 2, 2_000
+STOPS = {
+    "SIGTERM": lambda running: running.send(signal.SIGTERM),
+    "SIGTERM to the group": lambda running: running.send_to_group(signal.SIGTERM),  # systemd and `timeout` do so
+    "Ctrl-C": lambda running: running.send_to_group(signal.SIGINT),
+}
+
+
+@pytest.fixture
+def topic(broker: str) -> str:
+    name = f"stop-{uuid4().hex[:8]}"
+    create_topic(broker, name, PARTITIONS)
+    fill(broker, name, EVENTS, PARTITIONS)
+    return name
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
+def test_a_stop_in_the_middle_of_a_batch_loses_and_doubles_nothing(
+    topic: str, broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, stop: Callable[[Running], None]
+) -> None:
+    namespace = topic.replace("-", "_")
+    settings = settings_text(topic, broker, rest_uri, namespace, max_records=AT_ONCE)
+    running, reader = pipelines.start(settings), Reader(rest_uri, namespace)
+    _stop_while_writing(running, warehouse / namespace / "events", stop)
+    assert reader.unpublished("events") == set(), "the batch under way was not landed"
+    assert len(reader.by_pyiceberg("events", "dead_letters")) == AT_ONCE * len(running.events("batch_landed"))
+    pipelines.drain(settings)
+    _check_all_once(reader)
+
+
+def test_ctrl_c_leaves_the_embedded_catalog_to_the_last_commit(
+    topic: str, broker: str, tmp_path: Path, pipelines: Pipelines, jars_folder: Path | None
+) -> None:
+    warehouse, namespace = tmp_path / "lake", topic.replace("-", "_")
+    settings = settings_text(topic, broker, None, namespace, max_records=AT_ONCE)
+    running = pipelines.start(settings, "--warehouse", str(warehouse))
+    _stop_while_writing(running, warehouse / namespace / "events", STOPS["Ctrl-C"])
+    again = pipelines.start(settings, "--warehouse", str(warehouse), "--until-latest")
+    assert again.wait(120) == 0, again.tail()
+    with EmbeddedCatalog(warehouse, port=0, jars=jars_folder) as catalog:
+        assert catalog.uri
+        reader = Reader(catalog.uri, namespace)
+        assert reader.unpublished("events") == set()
+        _check_all_once(reader)
+
+
+def _stop_while_writing(running: Running, data: Path, stop: Callable[[Running], None]) -> None:
+    running.wait_for("batch_landed")
+    known = data_files(data)
+    assert until(lambda: bool(data_files(data) - known), 60, 0.002), running.tail()
+    landed = len(running.events("batch_landed"))
+    stop(running)
+    assert running.wait(60) == 0, running.tail()
+    assert running.last_words() == []
+    assert len(running.events("batch_landed")) == landed + 1
+    (said,) = running.events("stopped")
+    assert said["batches"] == landed + 1
+    assert until(lambda: not running.family(), 2), "a child was left behind"
+
+
+def _check_all_once(reader: Reader) -> None:
+    found = reader.by_pyiceberg("events", "dead_letters")
+    assert len(found) == EVENTS
+    assert set(found.values()) == {1}
+    assert reader.by_duckdb("events", "dead_letters") == found

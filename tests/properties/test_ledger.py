@@ -1,0 +1,329 @@
+"""The ledger's laws: what is written is read back, ranges lose nothing, and a crash anywhere doubles nothing."""
+
+import base64
+import json
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.errors import LedgerUnclear
+from lakehouse_ingest.ledger import FORMAT, MARK, Mark, SourceIdentity, batch_range, highest
+from lakehouse_ingest.records import Offsets, Range, Token, TopicPartition
+from lakehouse_ingest.starting import SourceNow, begin
+from lakehouse_ingest.tables import Place
+
+TOPICS = st.one_of(st.sampled_from(["a", "a.b", "a-b", "/events/payments"]), st.text(min_size=1, max_size=20))
+PLACES = st.tuples(TOPICS, st.integers(0, 40))
+OFFSETS = st.dictionaries(PLACES, st.integers(0, 2**62), max_size=30)
+TEXTS = st.text(max_size=20)
+TOKENS = st.builds(Token, TEXTS, st.integers(1, 5), st.integers(0, 2**40), st.integers(-1, 2**40))
+IDENTITIES = st.builds(SourceIdentity, TEXTS, st.dictionaries(TOPICS, st.text(min_size=1, max_size=22), max_size=4))
+MARKS = st.builds(Mark, TOKENS, IDENTITIES, OFFSETS, OFFSETS, OFFSETS, TEXTS, TEXTS)
+
+
+def same(found: Mark, mark: Mark) -> bool:
+    # A topic without an id is read back with an empty one, which compares with nothing.
+    ids = {topic: topic_id for topic, topic_id in found.source.topics.items() if topic_id}
+    return replace(found, source=SourceIdentity(found.source.cluster, ids)) == mark
+
+
+def mark(
+    following: Offsets, *, generation: int = 1, epoch: int = 1, batch: int = 0, complete: Offsets | None = None
+) -> Mark:
+    return Mark(Token("p", generation, epoch, batch), SourceIdentity(), {}, following, complete or {})
+
+
+# -- as text ----------------------------------------------------------------------------------------------
+
+
+@given(MARKS)
+def test_a_mark_is_read_back_as_it_was_written(mark: Mark) -> None:
+    assert same(ledger.decode(ledger.encode(mark)), mark)
+
+
+@given(OFFSETS, TOKENS)
+def test_the_usual_mark_has_complete_where_it_starts(offsets: Offsets, token: Token) -> None:
+    usual = Mark(token, SourceIdentity(), offsets, {at: n + 5 for at, n in offsets.items()}, offsets)
+    assert same(ledger.decode(ledger.encode(usual)), usual)
+
+
+@given(st.lists(st.integers(0, 2**40), min_size=600, max_size=600), st.integers(0, 10**6))
+@settings(max_examples=20)
+def test_600_partitions_stay_compact_whatever_the_offsets(offsets: list[int], read: int) -> None:
+    start = {("telemetry", number): offset for number, offset in enumerate(offsets)}
+    following = {at: offset + read % (at[1] + 1) for at, offset in start.items()}
+    identity = SourceIdentity("MkU3OEVBNTcwNTJENDM2Qk", {"telemetry": "x" * 22})
+    text = ledger.encode(Mark(Token("plant-7", 1, 9, 1000), identity, start, following, start, "abc", "f" * 32))
+    assert len(text) < 9_000
+
+
+@given(MARKS)
+def test_a_mark_is_plain_text_that_a_summary_can_carry(mark: Mark) -> None:
+    text = ledger.encode(mark)
+    assert text.isascii()
+    assert text.isprintable()
+    assert " " not in text
+
+
+@given(st.text(max_size=200))
+def test_garbage_is_refused_as_unclear(text: str) -> None:
+    with pytest.raises(LedgerUnclear):
+        ledger.decode(text)
+
+
+@given(MARKS, st.data())
+def test_a_cut_mark_is_refused_as_unclear(mark: Mark, data: st.DataObject) -> None:
+    text = ledger.encode(mark)
+    with pytest.raises(LedgerUnclear):
+        ledger.decode(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+@given(MARKS, st.data())
+def test_a_mark_that_misses_anything_is_refused_as_unclear(mark: Mark, data: st.DataObject) -> None:
+    front, _, packed = ledger.encode(mark).partition(":")
+    body = json.loads(zlib.decompress(base64.b85decode(packed)))
+    gone = data.draw(st.sampled_from(sorted(body)))
+    missing = {key: value for key, value in body.items() if key != gone}
+    for wrong in (missing, [body], None, 5, "text"):
+        again = base64.b85encode(zlib.compress(json.dumps(wrong).encode())).decode()
+        with pytest.raises(LedgerUnclear):
+            ledger.decode(f"{front}:{again}")
+
+
+@given(MARKS, st.integers(FORMAT + 1, 99))
+def test_a_newer_format_is_refused_with_what_to_install(mark: Mark, written: int) -> None:
+    _, _, packed = ledger.encode(mark).partition(":")
+    with pytest.raises(LedgerUnclear, match=f"format {written}, .* install the newer"):
+        ledger.decode(f"{written}:{packed}")
+
+
+# -- in summaries -----------------------------------------------------------------------------------------
+
+
+@given(MARKS, st.dictionaries(st.text(min_size=1, max_size=8), TEXTS))
+def test_a_commit_carries_the_other_pipelines_marks_verbatim(mark: Mark, others: dict[str, str]) -> None:
+    """Even marks in a format of the future: they are nobody's business but their pipeline's."""
+    carried = {
+        **{f"{MARK}{name}": text for name, text in others.items()},
+        **{f"{ledger.SETTINGS}{name}": text for name, text in others.items()},
+        "added-records": "5",
+        f"{ledger.PREFIX}token": "of somebody else",
+    }
+    summary = ledger.to_summary(mark, carried)
+    own = mark.token.pipeline
+    assert {key: text for key, text in summary.items() if key.startswith(MARK) and key != f"{MARK}{own}"} == {
+        f"{MARK}{name}": text for name, text in others.items() if name != own
+    }
+    assert {key: text for key, text in summary.items() if key.startswith(ledger.SETTINGS)} == {
+        f"{ledger.SETTINGS}{name}": text for name, text in others.items()
+    }
+    assert "added-records" not in summary
+    assert summary[f"{ledger.PREFIX}token"] == str(mark.token)
+    found = ledger.from_summary(summary, own)
+    assert found is not None
+    assert same(found, mark)
+
+
+def test_a_pipeline_without_a_mark_has_none() -> None:
+    assert ledger.from_summary(ledger.to_summary(mark({}), {}), "q") is None
+    assert ledger.newest([{}, {"added-records": "1"}], "p") is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), OFFSETS, OFFSETS), min_size=1, max_size=8))
+def test_the_newest_is_the_highest_of_each_map_within_the_highest_generation(drawn: list[Any]) -> None:
+    marks = [
+        mark(following, generation=generation, epoch=epoch, batch=batch, complete=complete)
+        for batch, (generation, epoch, following, complete) in enumerate(drawn)
+    ]
+    found = ledger.newest((ledger.to_summary(each, {}) for each in marks), "p")
+    top = max(each.token.generation for each in marks)
+    living = [each for each in marks if each.token.generation == top]
+    assert found is not None
+    assert found.next == highest(each.next for each in living)
+    assert found.complete == highest(each.complete for each in living)
+    assert found.token == max((each.token for each in living), key=lambda token: (token.epoch, token.batch))
+
+
+# -- ranges -----------------------------------------------------------------------------------------------
+
+
+def entry(offsets: Offsets) -> str:
+    """As Spark writes it: a version, the batch's metadata, and the offsets of its only source."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in offsets.items():
+        by_topic.setdefault(topic, {})[str(number)] = offset
+    return f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{json.dumps(by_topic)}'
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Offsets, list[Offsets]]:
+    """A start map and the ends of consecutive batches; partitions may appear later, and then begin at 0."""
+    places = draw(st.lists(PLACES, min_size=1, max_size=6, unique=True))
+    first = draw(st.integers(1, len(places)))
+    start = {at: draw(st.integers(0, 10**12)) for at in places[:first]}
+    now: dict[TopicPartition, int] = dict(start)
+    ends: list[Offsets] = []
+    for _ in range(draw(st.integers(1, 6))):
+        for at in places[: draw(st.integers(len(now), len(places)))]:
+            now[at] = now.get(at, 0) + draw(st.integers(0, 50))
+        ends.append(dict(now))
+    return start, ends
+
+
+@given(histories())
+def test_the_batches_of_a_query_cover_every_offset_once(history: tuple[Offsets, list[Offsets]]) -> None:
+    start, ends = history
+    entries = [entry(end) for end in ends]
+    ranges = [batch_range(each, entries[i - 1] if i else None, start) for i, each in enumerate(entries)]
+    for at, last in ends[-1].items():
+        spans = [(found.start[at], found.end[at]) for found in ranges if at in found.end]
+        assert spans[0][0] == start.get(at, 0)
+        assert spans[-1][1] == last
+        assert all(before[1] == after[0] for before, after in pairwise(spans))
+    assert sum(map(len, ranges)) == sum(end - start.get(at, 0) for at, end in ends[-1].items())
+
+
+@st.composite
+def ranges_and_maps(draw: st.DrawFn) -> tuple[Range, Offsets]:
+    start = draw(st.dictionaries(PLACES, st.integers(0, 100), min_size=1, max_size=5))
+    batch = Range(start, {at: offset + draw(st.integers(0, 50)) for at, offset in start.items()})
+    return batch, draw(st.dictionaries(st.one_of(st.sampled_from(sorted(start)), PLACES), st.integers(0, 200)))
+
+
+@given(ranges_and_maps())
+def test_what_is_left_of_a_range_is_what_is_not_held(drawn: tuple[Range, Offsets]) -> None:
+    batch, held = drawn
+    left = batch.after(held)
+    assert left.end == batch.end
+    assert set(left.start) == set(batch.start)
+    for at, end in batch.end.items():
+        wanted = [offset for offset in range(batch.start[at], end) if offset >= held.get(at, 0)]
+        assert list(range(left.start[at], end)) == wanted
+
+
+# -- exactly once, in a model -----------------------------------------------------------------------------
+
+IDENTITY = SourceIdentity("cluster", {"t": "id"})
+
+
+@dataclass
+class Store:
+    """A table of the model: its rows and its history of summaries, oldest first."""
+
+    rows: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    history: list[dict[str, str]] = field(default_factory=list)
+
+    def place(self, name: str) -> Place:
+        newest = ledger.newest(reversed(self.history), "p")
+        carried = self.history[-1] if self.history else {}
+        return Place(name, "branch", len(self.history) or None, newest, carried, known=True)
+
+    def commit(self, rows: Sequence[tuple[TopicPartition, int]], mark: Mark) -> None:
+        self.rows += rows
+        self.history.append(ledger.to_summary(mark, self.place("").carried))
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+@dataclass
+class Model:
+    """The street of `batch.py` over lists: rows to the table, dead ones to the dead letters, then the record."""
+
+    table: Store = field(default_factory=Store)
+    dead: Store = field(default_factory=Store)
+    record: Store = field(default_factory=Store)
+    high: dict[TopicPartition, int] = field(default_factory=dict)
+    epoch: int = 0
+
+    def grow(self, data: st.DataObject) -> None:
+        if data.draw(st.booleans(), label="a partition is added"):
+            self.high["t", len(self.high)] = 0
+
+    def start(self) -> tuple[Offsets, Token]:
+        self.epoch += 1
+        now = SourceNow(IDENTITY, dict.fromkeys(self.high, 0), self.high)
+        record = self.record.place("record")
+        start = begin(record, [self.table.place("table"), self.dead.place("dead")], now, "earliest")
+        token = Token("p", 1, self.epoch, -1)
+        self.record.commit([], Mark(token, IDENTITY, start, start, start))
+        return start, token
+
+    def land(self, store: Store, batch: Range, token: Token, *, dead: bool) -> None:
+        """Trims by row, skips an empty append, and carries the highest map, as a landing does."""
+        place = store.place("")
+        left = batch.after(place.held)
+        rows = [
+            (at, offset)
+            for at in batch.end
+            for offset in range(left.start[at], batch.end[at])
+            if is_dead(at, offset) == dead
+        ]
+        if rows:
+            before = place.mark.complete if place.mark else {}
+            complete = highest([before, batch.start])
+            store.commit(rows, Mark(token, IDENTITY, batch.start, highest([place.held, batch.end]), complete))
+
+    def run(self, batch: Range, token: Token, crash: int, *, dead_first: bool, recorded: bool) -> None:
+        """Both landings are independent: either may come first; the record may wait for later batches."""
+        effects: list[Callable[[], None]] = [
+            lambda: self.land(self.table, batch, token, dead=False),
+            lambda: self.land(self.dead, batch, token, dead=True),
+        ]
+        if dead_first:
+            effects.reverse()
+        if recorded:
+            effects.append(lambda: self.record.commit([], Mark(token, IDENTITY, batch.start, batch.end, batch.end)))
+        for number, effect in enumerate(effects):
+            if number == crash:
+                raise Crash
+            effect()
+        if crash == len(effects):
+            raise Crash
+
+
+def is_dead(at: TopicPartition, offset: int) -> bool:
+    return (offset * 7 + at[1]) % 5 == 0
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_crashes_and_other_batch_boundaries_lose_and_double_nothing(data: st.DataObject) -> None:
+    model = Model(high={("t", 0): 0})
+    for _ in range(data.draw(st.integers(1, 6), label="starts")):
+        model.grow(data)
+        start, token = model.start()
+        done = dict(start)
+        try:
+            for number in range(data.draw(st.integers(0, 4), label="batches")):
+                model.grow(data)
+                for at in model.high:
+                    model.high[at] += data.draw(st.integers(0, 6), label=f"produced to {at}")
+                end = {at: data.draw(st.integers(done.get(at, 0), high)) for at, high in model.high.items()}
+                batch = Range({at: done.get(at, 0) for at in end}, end)
+                model.run(
+                    batch,
+                    replace(token, batch=number),
+                    data.draw(st.integers(0, 9), label="crash after so many effects"),
+                    dead_first=data.draw(st.booleans(), label="dead letters first"),
+                    recorded=data.draw(st.booleans(), label="record written"),
+                )
+                done = end
+        except Crash:
+            continue
+    start, token = model.start()
+    model.run(Range(start, dict(model.high)), replace(token, batch=0), 99, dead_first=False, recorded=True)
+    read = Counter([*model.table.rows, *model.dead.rows])
+    assert read == Counter((at, offset) for at, high in model.high.items() for offset in range(high))
+    assert all(not is_dead(*row) for row in model.table.rows)
+    assert all(is_dead(*row) for row in model.dead.rows)
+    assert model.record.place("record").held == model.high
