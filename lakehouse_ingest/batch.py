@@ -108,7 +108,8 @@ class Street:
     def _land_rows(
         self, landing: Landing, rows: DataFrame, batch: Range, token: Token, trace: str
     ) -> tuple[Tally | None, Receipt]:
-        left = batch.after(landing.place.held)
+        # Dead letters land after the table: what they hold, it holds as well or has nothing of.
+        left = batch.after(ledger.highest([landing.place.held, self.dead.place.held]))
         if not len(left):
             return None, Receipt(landing.place.table)
         trimmed = accounting.trimmed_by(left, batch)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lakehouse_ingest import dead_letters, pacing, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Watch
@@ -60,6 +60,9 @@ class Pipeline:
             before, self._stands = self.landed, None
             try:
                 return self._one_start()
+            except Superseded as end:
+                self.watch.events.superseded(end)
+                raise
             except TryAgain as failure:
                 if not attempt or self.landed > before or self._stood():
                     wait, attempt, since = self.settings.retry.first, 0, monotonic()

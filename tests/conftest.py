@@ -85,7 +85,12 @@ def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPa
     scratch = tmp_path_factory.mktemp("spark")
     with session(
         "tests",
-        SparkSettings(master="local[2]", memory="2g"),
+        # Within a few minutes the second compiler and a parallel collector cost more than they gain.
+        SparkSettings(
+            master="local[2]",
+            memory="2g",
+            options={"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        ),
         spark_jars,
         {"uri": rest_uri},
         find_java(),

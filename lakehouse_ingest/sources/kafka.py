@@ -135,6 +135,8 @@ class Kafka:
             # A broker that is away is the pipeline's to wait for: it says so, where the client is silent.
             "kafka.request.timeout.ms": "10000",
             "kafka.default.api.timeout.ms": "15000",
+            "fetchOffset.numRetries": "1",
+            "kafkaConsumer.pollTimeoutMs": "30000",
             "subscribe": ",".join(self._topics),
             "startingOffsets": as_json(start),
             "maxOffsetsPerTrigger": str(max_records),

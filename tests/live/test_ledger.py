@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse_ingest import ledger
-from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, TableChanged
+from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged
 from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
@@ -118,6 +118,35 @@ def test_what_is_held_needs_no_commit(bench: Bench, topic: str) -> None:
     ]
     bench.ingest(settings)  # nothing new: nothing is read, nothing added
     assert bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters") == offsets(topic, 13)
+
+
+def test_a_first_batch_that_told_nothing_is_not_landed_twice(bench: Bench, topic: str) -> None:
+    """It went to the dead letters whole; a crash before the batch record must not let the table have it as well."""
+    create_topic(bench.broker, topic, 1)
+    settings = bench.settings(topic)
+    produce(bench.broker, topic, [(None, b"{}"), (None, b"{}")])
+    bench.ingest(settings)
+    assert bench.places(f"ns_{topic}.dead_letters") == offsets(topic, 2)
+    bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
+    produce(bench.broker, topic, [(None, b'{"n": 1}'), (None, b"{}")])
+    bench.ingest(settings)
+    assert bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters") == offsets(topic, 4)
+    assert len(bench.rows(f"ns_{topic}.{topic}")) == 2
+
+
+def test_an_older_start_that_comes_late_shuts_nobody_out(bench: Bench, topic: str) -> None:
+    """It claimed its epoch first and opens a table after the newer one did: it ends, the newer one's branch stays."""
+    old, new = Lake(Connection(bench.uri), topic), Lake(Connection(bench.uri), topic)
+    old.ensure_namespace(f"ns_{topic}")
+    first, second = f"ns_{topic}.first", f"ns_{topic}.second"
+    for name in (first, second):
+        old.create(TableSpec(name, (Column("n", "long"),)))
+    before, _ = old.claim(first, (second,))
+    after, _ = new.claim(first, (second,))
+    place = new.open(second, after)
+    with pytest.raises(Superseded):
+        old.open(second, before)
+    assert place.branch in bench.table(second).metadata.refs
 
 
 def test_two_pipelines_feed_one_table(bench: Bench, topic: str) -> None:

@@ -152,6 +152,12 @@ def test_the_newest_is_the_highest_of_each_map_within_the_highest_generation(dra
     assert found.token == max((each.token for each in living), key=lambda token: (token.epoch, token.batch))
 
 
+@given(OFFSETS, OFFSETS)
+def test_a_table_holds_what_it_landed_and_what_is_complete_everywhere(following: Offsets, complete: Offsets) -> None:
+    held = mark(following, complete=complete).held()
+    assert held == {at: max(following.get(at, -1), complete.get(at, -1)) for at in {*following, *complete}}
+
+
 # -- ranges -----------------------------------------------------------------------------------------------
 
 
@@ -207,6 +213,8 @@ def test_what_is_left_of_a_range_is_what_is_not_held(drawn: tuple[Range, Offsets
     for at, end in batch.end.items():
         wanted = [offset for offset in range(batch.start[at], end) if offset >= held.get(at, 0)]
         assert list(range(left.start[at], end)) == wanted
+        assert end - left.start[at] == len(wanted)
+    assert left.after(held) == left
 
 
 # -- exactly once, in a model -----------------------------------------------------------------------------
