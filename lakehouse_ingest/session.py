@@ -19,6 +19,7 @@ from lakehouse_ingest.settings import SparkSettings
 
 LAKE = "lake"  # the catalog's name within Spark; never seen outside this process
 STOP_S = 10.0
+LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars")
 # What the launcher says at every start, whatever the logging is set to.
 CHATTER = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
 
@@ -42,8 +43,10 @@ def session(
     for noisy in ("py4j", "DataFrameQueryContextLogger"):
         # They print the stack of every error on its way to us; the pipeline tells it once.
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    conf = SparkConf(loadDefaults=False).setAll(list(_options(name, settings, jars, catalog, scratch).items()))
-    gateway = launch_gateway(conf, {"start_new_session": True, "stderr": PIPE})  # type: ignore[no-untyped-call]
+    options = _options(name, settings, jars, catalog, scratch)
+    conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
+    arguments = SparkConf(loadDefaults=False).setAll(list(_arguments(options).items()))
+    gateway = launch_gateway(arguments, {"start_new_session": True, "stderr": PIPE})  # type: ignore[no-untyped-call]
     process = gateway.proc
     relay = Thread(target=_relay, args=(process.stderr, say), name="spark-stderr", daemon=True)
     relay.start()
@@ -72,6 +75,11 @@ def _relay(lines: IO[bytes], say: Callable[[str], None]) -> None:
             text = line.decode(errors="replace").rstrip()
             if text and not text.startswith(CHATTER):
                 say(text)
+
+
+def _arguments(options: Mapping[str, str]) -> dict[str, str]:
+    """What starts the JVM is seen by anyone on this machine: no more than that takes, and never the catalog's token."""
+    return {key: value for key, value in options.items() if key.startswith(LAUNCH)}
 
 
 def _options(

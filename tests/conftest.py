@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
@@ -15,6 +16,10 @@ from lakehouse_ingest.java import find_java
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import SparkSettings
 from tests.services.engines import engines
+
+# Hypothesis draws anew each time, and a failure prints what repeats it. No deadline: a busy machine is no bug.
+settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
+settings.load_profile("drawn")
 
 IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
 

@@ -11,13 +11,6 @@ from pyspark.sql import types as T
 from lakehouse_ingest.sources.kafka import envelope
 
 # An example costs a second or two here, so there are few of them, each with many records in one frame.
-settings.register_profile(
-    "drawn",
-    print_blob=True,
-    derandomize=False,
-    deadline=None,
-)
-settings.load_profile("drawn")
 FEW = settings(max_examples=6, suppress_health_check=list(HealthCheck))
 
 HEADER = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
