@@ -126,7 +126,8 @@ class Pipeline:
 
         self._compare(record_place, meant())
         start = starting.begin(record_place, [each.place for each in landings], now, self.settings.source.start)
-        generation = record_place.mark.token.generation if record_place.mark else 1
+        marks = [place.mark for place in (record_place, *(each.place for each in landings)) if place.mark]
+        generation = max((mark.token.generation for mark in marks), default=1)
         token = Token(self.settings.name, generation, epoch, -1)
         mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant()))
         record = BatchRecord(

@@ -244,7 +244,7 @@ def _explained() -> Iterator[None]:
         raise TryAgain(str(away)) from away
     except catalog.TableMissing as missing:
         raise TableChanged(
-            f"{missing}: it was dropped while the pipeline ran; start again to make it anew"
+            f"{missing}: it was dropped while the pipeline ran; restore it, or start under another `name`"
         ) from missing
     except catalog.CatalogError as refusal:
         raise NeedsOperator(str(refusal)) from refusal
