@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core check format lock bench clean
+.PHONY: help install demo test test-core test-long check format lock bench clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
 	@echo "make test       every test, on real engines that it starts and stops itself"
 	@echo "make test-core  the tests that need no server: Python and Java only"
+	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine"
 	@echo "make lock       resolve the locked versions anew"
@@ -34,6 +35,9 @@ test: install
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows
+
+test-long: install
+	LAKEHOUSE_TEST_LANDINGS=2000 $(BIN)/python -m pytest -s tests/live/test_ledger.py -k metadata
 
 check: install
 	$(BIN)/ruff check .

@@ -76,8 +76,8 @@ def tally(observed: Mapping[str, Any], batch: Range) -> Tally:
     places = sorted(batch.end)
     counts: dict[TopicPartition, Counter[str]] = {}
     for bin_ in observed[COUNTS] or ():
-        index, outcome = divmod(int(bin_["x"]), len(OUTCOMES))
-        counts.setdefault(places[index], Counter())[OUTCOMES[outcome]] += int(bin_["y"])
+        index, outcome = divmod(round(bin_["x"]), len(OUTCOMES))
+        counts.setdefault(places[index], Counter())[OUTCOMES[outcome]] += round(bin_["y"])
     return Tally(counts, observed[OLDEST], observed[NEWEST])
 
 

@@ -79,6 +79,10 @@ class BatchRecord:
     def complete(self) -> Offsets:
         return self._mark.complete
 
+    @property
+    def overdue(self) -> bool:
+        return bool(self._rows) and monotonic() - self._written >= self._every
+
     def add(self, landed: Landed) -> None:
         self._rows += rows_of(landed)
         following = ledger.highest([self._mark.complete, landed.batch.end])
@@ -91,7 +95,7 @@ class BatchRecord:
             self._mark.settings,
             landed.trace,
         )
-        if monotonic() - self._written >= self._every:
+        if self.overdue:
             self.write()
 
     def started(self, token: Token) -> None:

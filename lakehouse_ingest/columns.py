@@ -39,6 +39,7 @@ OTHER_NAMES = {
 PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "date", "binary")
 WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
 MOST_DIGITS = 38
+DEEPEST = 20  # levels of an inferred column; what lies deeper, or has a dot in its name, keeps its JSON text
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
 
 
@@ -131,18 +132,20 @@ def _quoted(text: str) -> str:
     return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
 
 
-def to_iceberg(kind: T.DataType) -> str | None:
+def to_iceberg(kind: T.DataType, depth: int = 0) -> str | None:
     """What an inferred type becomes; None for what holds no value yet (only nulls, empty lists, empty objects).
 
     Numbers with a fraction are doubles, integers beyond 64 bits decimal(38,0), and a field that is now
     one thing and then another keeps its JSON text.
     """
     match kind:
+        case T.StructType() if depth > DEEPEST or any("." in field.name for field in kind.fields):
+            return "string"
         case T.StructType():
-            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType))]
+            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType, depth + 1))]
             return "struct<" + ", ".join(f"{_named(name)}: {text}" for name, text in inner) + ">" if inner else None
         case T.ArrayType():
-            element = to_iceberg(kind.elementType)
+            element = to_iceberg(kind.elementType, depth + 1)
             return f"list<{element}>" if element else None
         case T.DecimalType():
             return "double" if kind.scale else "decimal(38,0)"
@@ -162,7 +165,7 @@ def inferred(fields: Iterable[tuple[str, str]], taken: Iterable[str]) -> tuple[C
     used = {name for name, _ in found if name not in reserved} | reserved
     columns = []
     for field, iceberg in found:
-        name = field
+        name = field.replace(".", "_")  # to Iceberg a dot leads into a struct
         while name in reserved or (name != field and name in used):
             name += "_"
         used.add(name)

@@ -13,6 +13,7 @@ from shutil import rmtree
 from threading import Event, Lock
 from time import monotonic
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,7 +22,7 @@ from lakehouse_ingest import dead_letters, pacing, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
-from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.records import Offsets, Token
@@ -50,6 +51,7 @@ class Pipeline:
     stop: Event = field(default_factory=Event)
     landed: int = 0  # batches
     _gate: Lock = field(default_factory=Lock)
+    _closing: Event = field(default_factory=Event)
     _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
     _stands: float | None = None  # since when this start does
 
@@ -78,13 +80,13 @@ class Pipeline:
 
     def _one_start(self) -> None:
         source = Kafka(self.settings.source, self._stream.topics)
-        now = SourceNow(source.identity(), *source.bounds())
+        identity = source.identity()
         lake = self._lake = self._lake or Lake(
             self.connection,
             self.settings.name,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
         )
-        street = self._street(lake, source, now)
+        street = self._street(lake, source, identity)
         goal = source.ends() if self.drain else None
         self.watch.log.info(
             "started", epoch=street.token.epoch, topics=list(self._stream.topics), table=street.table.name
@@ -98,7 +100,7 @@ class Pipeline:
         with suppress(TryAgain):
             source.publish(street.record.complete, self.settings.name)
 
-    def _street(self, lake: Lake, source: Kafka, now: SourceNow) -> Street:
+    def _street(self, lake: Lake, source: Kafka, identity: SourceIdentity) -> Street:
         namespace, (table,) = self.settings.catalog.namespace, self._stream.tables
         name = f"{namespace}.{self._table_name()}"
         record_name = f"{namespace}.{self.settings.ledger.batch_table}"
@@ -125,6 +127,8 @@ class Pipeline:
             return starting.meaning(self.settings, {name: made, dead_name: dead.place.uuid})
 
         self._compare(record_place, meant())
+        # Asked for only now: until it was shut out, an earlier writer may have gone on.
+        now = SourceNow(identity, *source.bounds())
         start = starting.begin(record_place, [each.place for each in landings], now, self.settings.source.start)
         marks = [place.mark for place in (record_place, *(each.place for each in landings)) if place.mark]
         generation = max((mark.token.generation for mark in marks), default=1)
@@ -161,13 +165,15 @@ class Pipeline:
         for change in starting.compare(before, meant, accepted=self.accept_changes):
             self.watch.log.warning("settings_changed", change=change)
 
-    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> None:
-        failures: list[BaseException] = []
-
+    def _batch(
+        self, street: Street, source: Kafka, goal: Offsets | None, failures: list[BaseException]
+    ) -> Callable[[DataFrame, int], None]:
         def batch(rows: DataFrame, number: int) -> None:
-            # Taken only by who stops the query; to wait for it here would be to wait for each other.
-            if not self._gate.acquire(blocking=False):
-                return
+            # Whoever stops the query holds the gate until this has returned: to wait for it would be to wait for
+            # each other. What is not landed now is read again by the next start.
+            while not self._gate.acquire(timeout=LOOK_S):
+                if self._closing.is_set():
+                    return
             try:
                 began = monotonic()
                 landed = street.run(rows, number)
@@ -180,11 +186,16 @@ class Pipeline:
             finally:
                 self._gate.release()
 
+        return batch
+
+    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> None:
+        failures: list[BaseException] = []
+        self._closing.clear()
         frame = source.stream(self.spark, street.start, self._stream.max_records)
         if goal is not None and _reached(goal, street.start):
             return
         query = (
-            frame.writeStream.foreachBatch(batch)
+            frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
             .option("checkpointLocation", str(street.offset_log.parent))
             .queryName(f"{self.settings.name} {street.token.epoch}")
             .start()
@@ -193,13 +204,23 @@ class Pipeline:
             while query.isActive and not self.stop.wait(LOOK_S):
                 if goal is not None and _reached(goal, street.record.complete):
                     break
+                self._write_overdue(street.record)
         finally:
+            self._closing.set()
             with self._gate:  # a batch that is under way ends first
                 _end(query)
         if failures:
             raise _explained(failures[0])
         if (error := query.exception()) is not None:
             raise TryAgain(_first_line(error))
+
+    def _write_overdue(self, record: BatchRecord) -> None:
+        """The rows of a last batch, when no other batch comes to take them along."""
+        if record.overdue and self._gate.acquire(blocking=False):
+            try:
+                record.write()
+            finally:
+                self._gate.release()
 
     def _stood(self) -> bool:
         """Whether this start had recovered, though nothing came that could have landed."""
@@ -255,7 +276,11 @@ class Pipeline:
         keep = self.settings.ledger.keep_snapshots
         if place.snapshots < keep:
             return place
-        count = expire(self.spark, place.table, self.settings.name, keep)
+        try:
+            count = expire(self.spark, place.table, self.settings.name, keep)
+        except Py4JError as failure:  # what has landed has landed; tidying is tried again after the next landing
+            self.watch.log.warning("snapshots_not_expired", table=place.table, error=_first_line(failure))
+            return place
         self.watch.events.snapshots_expired(table=place.table, count=count)
         return lake.again(place)
 

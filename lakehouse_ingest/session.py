@@ -2,19 +2,21 @@
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from subprocess import PIPE, TimeoutExpired
+from subprocess import TimeoutExpired
 from threading import Thread
-from typing import IO
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import SparkSettings
 
 LAKE = "lake"  # the catalog's name within Spark; never seen outside this process
@@ -46,10 +48,20 @@ def session(
     options = _options(name, settings, jars, catalog, scratch)
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     arguments = SparkConf(loadDefaults=False).setAll(list(_arguments(options).items()))
-    gateway = launch_gateway(arguments, {"start_new_session": True, "stderr": PIPE})  # type: ignore[no-untyped-call]
-    process = gateway.proc
-    relay = Thread(target=_relay, args=(process.stderr, say), name="spark-stderr", daemon=True)
+    said: deque[str] = deque(maxlen=20)
+    reading, writing = os.pipe()
+    relay = Thread(target=_relay, args=(reading, say, said), name="spark-stderr", daemon=True)
     relay.start()
+    try:
+        gateway = launch_gateway(arguments, {"start_new_session": True, "stderr": writing})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError:
+        os.close(writing)
+        relay.join()
+        raise SettingsRefused(
+            f"Spark's Java process ended at once; see the settings under `spark`: {' '.join(said)[:300]}"
+        ) from None
+    os.close(writing)
+    process = gateway.proc
     try:
         spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
         yield spark
@@ -69,11 +81,12 @@ def session(
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
-def _relay(lines: IO[bytes], say: Callable[[str], None]) -> None:
-    with lines:
+def _relay(pipe: int, say: Callable[[str], None], said: deque[str]) -> None:
+    with open(pipe, "rb") as lines:
         for line in lines:
             text = line.decode(errors="replace").rstrip()
             if text and not text.startswith(CHATTER):
+                said.append(text)
                 say(text)
 
 

@@ -101,7 +101,9 @@ class SourceSettings(Model):
         default="earliest", description="where a topic begins that no table holds"
     )
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    options: Mapping[str, str] = Field(default={}, description="further client settings, in the spelling of Java")
+    options: Mapping[str, str] = Field(
+        default={}, description="further settings of the Kafka clients, spelt alike in Java and librdkafka"
+    )
 
 
 class ColumnSettings(Model):

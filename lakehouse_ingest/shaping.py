@@ -12,6 +12,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, SOURCE, Reason
 
 STAGE = "shape"
+USUAL_SHARE = 0.9  # what so many values say is so; the others become dead letters
 # Epoch times of these years differ between the units by more than they differ among themselves.
 FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # what readers of the tables can take
@@ -138,7 +139,7 @@ def _instant(value: Column, unit: str, *, plausible: bool = False) -> Column:
 
 
 def unit_of(rows: DataFrame, field: str) -> str | None:
-    """The unit that all plausible event times of these rows agree on; None while none has been seen."""
+    """The unit that nearly all plausible event times of these rows agree on; None while none has been seen."""
     text = F.col(DATA)[field].cast("string")
     number = text.try_cast("decimal(38,9)")
     counts = rows.where(F.col(FAULT).isNull()).select(
@@ -148,10 +149,12 @@ def unit_of(rows: DataFrame, field: str) -> str | None:
         ),
         F.count_if(text.rlike(ISO) & number.isNull()).alias("iso"),
     )
-    seen = [unit for unit, count in counts.collect()[0].asDict().items() if count]
-    numeric = [unit for unit in seen if unit != "iso"]
-    if len(numeric) > 1:
-        raise SettingsRefused(
-            f"the event times in {field} look like {' and like '.join(numeric)}: set `event_time_unit` to the right one"
-        )
-    return next(iter([*numeric, *seen]), None)
+    found = counts.collect()[0].asDict()
+    iso = found.pop("iso")  # is understood beside any of the numbers
+    unit, most = max(found.items(), key=lambda each: each[1])
+    if not most:
+        return "iso" if iso else None
+    if most < USUAL_SHARE * sum(found.values()):
+        seen = " and like ".join(unit for unit, count in found.items() if count)
+        raise SettingsRefused(f"the event times in {field} look like {seen}: set `event_time_unit` to the right one")
+    return unit

@@ -19,7 +19,8 @@ def stopping(stop: Event) -> Iterator[None]:
 
     def ask(number: int, _frame: FrameType | None) -> None:
         asked.put(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for again in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(again, signal.default_int_handler)
 
     def relay() -> None:
         if asked.get():

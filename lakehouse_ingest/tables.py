@@ -155,7 +155,8 @@ class Lake:
             state.main,
             mark,
             carried,
-            known=mark is not None or state.history_complete(),
+            # Each marked commit carries the marks of all: one without ours says that we were never here.
+            known=mark is not None or bool(carried) or state.history_complete(),
             uuid=state.uuid,
             schema=state.schema_id,
             snapshots=len(state.snapshots),
@@ -192,7 +193,8 @@ class Lake:
                         staged,
                         {**ledger.to_summary(mark, now.carried), **(extra or {})},
                     )
-                staged, parent = again.snapshot, again.parent
+                # Of `now` are the marks that travel on: whoever moved main since is a reason to do it once more.
+                staged, parent = again.snapshot, now.main
             else:
                 return self._place(place.table, place.branch, state)
         raise TryAgain(f"the table {place.table} was changed by others {PUBLISH_TRIES} times while we tried to commit")

@@ -12,13 +12,12 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.columns import ColumnPlan
 from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
-from lakehouse_ingest.shaping import faulty
+from lakehouse_ingest.shaping import USUAL_SHARE, faulty
 
 STAGE = "decode"
 BROKEN = "_broken"
 SPACES = " \t\r\n"  # to JSON
 OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN, "allowSingleQuotes": "false"}
-USUAL_SHARE = 0.9  # of a field's values; the others become dead letters
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
 
 

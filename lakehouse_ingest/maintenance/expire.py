@@ -34,7 +34,9 @@ def expire(spark: SparkSession, table: str, pipeline: str, keep: int) -> int:
     name = ".".join((LAKE, *(f"`{part}`" for part in table.split("."))))
     loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001
     ancestors = [(each.snapshotId(), dict(each.summary())) for each in _lineage(loaded, loaded.currentSnapshot())]
-    snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline)}
+    # What another ref holds (a tag, the branch of a pipeline that rests) is not ours to expire, and Iceberg refuses.
+    held = {ref.snapshotId() for ref in loaded.refs().values()}
+    snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline)} - held
     if snapshots:
         change = loaded.expireSnapshots().cleanExpiredFiles(True)
         for snapshot in snapshots:

@@ -53,7 +53,13 @@ class Kafka:
             "error_cb": lambda _: None,
             **settings.options,
         }
-        self._admin = AdminClient(client)
+        try:
+            self._admin = AdminClient(client)
+        except KafkaException as refusal:
+            raise SettingsRefused(
+                f"the Kafka client refuses `source.options`: {refusal.args[0].str()}; so far only settings that the"
+                " Java client and librdkafka spell alike can be given"
+            ) from None
 
     def identity(self) -> SourceIdentity:
         """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
