@@ -112,7 +112,7 @@ def test_any_name_may_be_a_field_and_lands_under_its_name(records: Records) -> N
 def test_what_lies_too_deep_keeps_its_json_text(records: Records) -> None:
     """Some hundred levels would exceed what a schema can be walked through."""
     deep = '{"a":' * 200 + "1" + "}" * 200
-    found = types_of(records, [deep])["a"]
+    found = types_of(records, [deep])["a"] or ""
     assert 0 < found.count("struct<") < 50
     assert "string" in found
 
