@@ -1,3 +1,1 @@
-"""How a record's bytes become fields. A new format is a file here and a line in this table."""
-
-FORMATS = {"json": "lakehouse_ingest.formats.json_object"}
+"""How a record's bytes become fields; one file each. So far there is one, and `batch.py` and `planning.py` name it."""

@@ -1,3 +1,1 @@
-"""Where records come from. A new source is a file here and a line in this table."""
-
-SOURCES = {"kafka": "lakehouse_ingest.sources.kafka:Kafka"}
+"""Where records come from; one file each. So far there is one, and `pipeline.py` names it."""
