@@ -12,7 +12,7 @@ from rich.text import Text
 from lakehouse_ingest.accounting import LANDED
 from lakehouse_ingest.demo.proof import DEAD, HELD, QUESTION, TABLE, TOPIC, Found, Held, Run
 
-WIDTH = 80
+WIDTH, DETAIL = 80, 40
 
 
 def show(console: Console, run: Run, found: Found, told: Mapping[str, Any]) -> None:
@@ -64,11 +64,16 @@ def _reasons(console: Console, run: Run, found: Found) -> None:
         "Set aside, with the reason; how many were made so is known from the producer",
         _columns("reason", "made so", "found", words=["an example of the detail"]),
         (
-            [each.name, run.broken.get(each.name, 0), each.new, each.detail or ""]
+            [each.name, run.broken.get(each.name, 0), each.new, _short(each.detail or "")]
             for each in found.outcomes
             if each.name != LANDED and each.new
         ),
     )
+
+
+def _short(text: str) -> str:
+    """A detail may be long; in a row of 80 columns it gets what the numbers leave."""
+    return text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}…"
 
 
 def _days(console: Console, told: Mapping[str, Any]) -> None:
