@@ -1,5 +1,7 @@
 """SIGSTOP in the middle of a landing, a replacement, SIGCONT: who was replaced adds nothing, and ends."""
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +19,7 @@ pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 EVENTS, PARTITIONS = 12_000, 2
 TABLES = ("events", "dead_letters", "lakehouse_batches")
 SUPERSEDED = 3
+Moment = Callable[[Running, Reader, Path, set[Path]], bool]
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,13 @@ def staging(running: Running, reader: Reader, data: Path, known: set[Path]) -> b
     return staged
 
 
-@pytest.fixture(params=[writing, staging], ids=lambda moment: str(moment.__name__))
+def paused_while(usual: Moment) -> pytest.MarkDecorator:
+    """Every test takes one moment; `make test-long` every moment with every test."""
+    moments = [writing, staging] if "LAKEHOUSE_TEST_LONG" in os.environ else [usual]
+    return pytest.mark.parametrize("scene", moments, ids=lambda moment: str(moment.__name__), indirect=True)
+
+
+@pytest.fixture
 def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines) -> Scene:
     topic = f"pause-{uuid4().hex[:8]}"
     namespace = topic.replace("-", "_")
@@ -74,6 +83,7 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
     raise AssertionError(f"never stopped in the middle of a landing\n{running.tail()}")
 
 
+@paused_while(staging)
 def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(scene: Scene, pipelines: Pipelines) -> None:
     pipelines.drain(scene.settings)
     assert scene.landed() == scene.landed("by_duckdb")
@@ -82,6 +92,8 @@ def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(scene: Scene
     _woken_adds_nothing(scene)
 
 
+# The harder case: Spark makes a branch anew that was dropped while it wrote.
+@paused_while(writing)
 def test_who_is_woken_when_its_replacement_has_only_begun_adds_nothing(scene: Scene, pipelines: Pipelines) -> None:
     replacement = pipelines.start(scene.settings, "--until-latest")
     replacement.wait_for("started")

@@ -273,12 +273,12 @@ def test_retention_that_passed_us_is_named(bench: Bench, topic: str) -> None:
 def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     """Landings with 600 partitions: metadata.json under 2 MB, and at most so many snapshots as the setting says.
 
-    Size follows from the snapshots that are kept, so 300 landings (two thirds of them with expiry at work) show what
+    Size follows from the snapshots that are kept, so 200 landings (half of them with expiry at work) show what
     2,000 do; `make test-long` does those.
     Landings are real but for the rows: marks, publication and expiry are the pipeline's own; the files are left out.
     """
     name, keep, partitions = f"ns_{topic}.wide", 100, 600
-    landings = int(os.environ.get("LAKEHOUSE_TEST_LANDINGS", "300"))
+    landings = int(os.environ.get("LAKEHOUSE_TEST_LANDINGS", "200"))
     lake = Lake(Connection(bench.uri), topic)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),), properties=FileOptions().properties()))

@@ -111,7 +111,7 @@ def test_every_line_within_a_span_carries_its_ids(capsys: pytest.CaptureFixture[
 def test_values_bound_to_the_context_are_in_every_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs()
     structlog.contextvars.bind_contextvars(pipeline="plant-7")
-    logging.getLogger("py4j").error("gone")
+    logging.getLogger("urllib3").error("gone")
     assert _lines(capsys)[0]["pipeline"] == "plant-7"
 
 
