@@ -23,7 +23,7 @@ from catalog.errors import (
 from catalog.evolution import add_columns
 from catalog.namespaces import ensure_namespace
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
-from catalog.registration import create_table, load
+from catalog.registration import create_table, load, names_in, set_properties
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, restage
 from catalog.typenames import canonical
@@ -57,7 +57,9 @@ __all__ = [
     "ensure_namespace",
     "head",
     "load",
+    "names_in",
     "open_branch",
     "publish",
     "restage",
+    "set_properties",
 ]

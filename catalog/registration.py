@@ -1,10 +1,14 @@
 """Tables: looked up, and made when they are missing."""
 
+from collections.abc import Mapping
+
 from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from catalog.attempts import patiently
+from catalog.commits import commit
 from catalog.connection import Lake, identifier_of
-from catalog.errors import Refused, TableMissing, Unreachable
+from catalog.errors import Conflict, OutcomeUnknown, Refused, TableMissing, Unreachable
 from catalog.specs import TableSpec, TableState
 from catalog.states import partition_spec_of, schema_of, sort_order_of
 
@@ -31,6 +35,25 @@ def create_table(lake: Lake, spec: TableSpec) -> TableState:
             if last:
                 raise
     return load(lake, spec.name)
+
+
+def names_in(lake: Lake, namespace: str) -> list[str]:
+    """Give the names of the tables in a namespace."""
+    with lake.calling(f"listing the tables of {namespace}"):
+        return [".".join(found) for found in lake.pyiceberg.list_tables(tuple(namespace.split(".")))]
+
+
+def set_properties(lake: Lake, name: str, properties: Mapping[str, str]) -> TableState:
+    """Set these properties of a table, and leave the others as they are."""
+    for last in patiently():
+        table = lake.table(name)
+        try:
+            return commit(lake, table, "setting properties", (), (SetPropertiesUpdate(updates=dict(properties)),))
+        except (Conflict, OutcomeUnknown):
+            # To set them twice is to set them once.
+            if last:
+                raise
+    raise AssertionError
 
 
 def _create(lake: Lake, spec: TableSpec) -> None:

@@ -5,23 +5,26 @@ outcome, which is exact as long as there are as many bins as pairs. It costs 0.0
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.records import FAULT, RECORD, Range, Reason, TopicPartition
+from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.records import FAULT, RECORD, Offsets, Range, Reason, TopicPartition
 
-LANDED, TRIMMED = "landed", "trimmed"
-OUTCOMES = (LANDED, TRIMMED, *map(str, Reason))
+LANDED, TRIMMED, FILTERED, DISCARDED = "landed", "trimmed", "filtered", "discarded"
+REASONS = frozenset(map(str, Reason))
+OUTCOMES = (LANDED, TRIMMED, FILTERED, DISCARDED, *map(str, Reason))
 COUNTS, OLDEST, NEWEST = "counts", "oldest", "newest"
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of one batch by partition and outcome: landed, trimmed (landed before), or a reason of the dead."""
+    """Counts by partition and outcome: landed, trimmed (held before), filtered, discarded, or a reason of the dead."""
 
     counts: Mapping[TopicPartition, Mapping[str, int]] = field(default_factory=dict)
     oldest_ms: int | None = None  # the broker's time of the first and the last record
@@ -38,16 +41,71 @@ class Tally:
     def dead(self) -> dict[str, int]:
         reasons: Counter[str] = Counter()
         for counts in self.counts.values():
-            reasons.update({outcome: count for outcome, count in counts.items() if outcome in set(Reason)})
+            reasons.update({outcome: count for outcome, count in counts.items() if outcome in REASONS})
         return dict(sorted(reasons.items()))
 
-    def absent(self, batch: Range) -> int:
-        """Offsets without a record: holes that transactions' markers and compaction leave."""
-        return len(batch) - self.received
+    def received_from(self, at: TopicPartition) -> int:
+        return sum(self.counts.get(at, {}).values())
+
+    def only(self, *outcomes: str) -> "Tally":
+        kept = {at: {name: n for name, n in counts.items() if name in outcomes} for at, counts in self.counts.items()}
+        return Tally(kept, self.oldest_ms, self.newest_ms)
+
+    def discarding(self) -> "Tally":
+        """The same, where what is dead is not kept."""
+        found: dict[TopicPartition, Counter[str]] = {}
+        for at, counts in self.counts.items():
+            found[at] = Counter()
+            for outcome, count in counts.items():
+                found[at][DISCARDED if outcome in REASONS else outcome] += count
+        return Tally(found, self.oldest_ms, self.newest_ms)
+
+    @classmethod
+    def sum(cls, tallies: Iterable["Tally"]) -> "Tally":
+        found: dict[TopicPartition, Counter[str]] = {}
+        oldest, newest = [], []
+        for each in tallies:
+            for at, counts in each.counts.items():
+                found.setdefault(at, Counter()).update(counts)
+            oldest += [each.oldest_ms] if each.oldest_ms is not None else []
+            newest += [each.newest_ms] if each.newest_ms is not None else []
+        return cls(found, min(oldest, default=None), max(newest, default=None))
 
 
-def counted(rows: DataFrame, batch: Range, trimmed: Column) -> tuple[DataFrame, Observation]:
-    """The same rows, and their counts once an action has gone over them."""
+def number_of(outcome: str) -> Column:
+    return F.lit(OUTCOMES.index(outcome))
+
+
+def by_fault() -> Column:
+    """The number of a row's outcome once its fate is known."""
+    reason = F.array_position(F.lit(list(OUTCOMES)), F.col(FAULT)["reason"]).cast("int") - 1
+    return F.when(F.col(FAULT).isNull(), number_of(LANDED)).otherwise(reason)
+
+
+def count(rows: DataFrame, batch: Range, outcome: Column) -> Tally:
+    """Goes over the rows at once."""
+    return _tally(rows.agg(*_counts(batch, outcome)).collect()[0].asDict(), batch)
+
+
+def counted(rows: DataFrame, batch: Range, outcome: Column) -> tuple[DataFrame, Callable[[], Tally]]:
+    """The same rows, and their counts, to be asked for when they have been written: of a failed action they are
+    nothing, and so they are where there is a shuffle after them."""
+    observation = Observation()
+    observed = rows.observe(observation, *_counts(batch, outcome))
+
+    def tally() -> Tally:
+        try:
+            return _tally(observation.get, batch)
+        except Py4JJavaError as failure:
+            # Spark leaves the counting out where it finds that there is nothing to count.
+            if rows.isEmpty():
+                return Tally()
+            raise TryAgain("Spark has not counted the records of a batch") from failure
+
+    return observed, tally
+
+
+def _counts(batch: Range, outcome: Column) -> list[Column]:
     places = sorted(batch.end)
     record = F.col(RECORD)
     first = {topic: index for index, (topic, number) in reversed(list(enumerate(places)))}
@@ -58,21 +116,14 @@ def counted(rows: DataFrame, batch: Range, trimmed: Column) -> tuple[DataFrame, 
         if numbers[topic] == list(range(len(numbers[topic]))):
             within = record["partition"]
         place = F.when(record["topic"] == topic, within + base).otherwise(place)
-    sound = F.when(trimmed, OUTCOMES.index(TRIMMED)).otherwise(F.lit(OUTCOMES.index(LANDED)))
-    reason = F.array_position(F.lit(list(OUTCOMES)), F.col(FAULT)["reason"]).cast("int") - 1
-    outcome = F.when(F.col(FAULT).isNull(), sound).otherwise(reason)
-    observation = Observation()
-    observed = rows.observe(
-        observation,
+    return [
         F.histogram_numeric(place * len(OUTCOMES) + outcome, F.lit(len(places) * len(OUTCOMES))).alias(COUNTS),
         F.unix_millis(F.min(record["timestamp"])).alias(OLDEST),
         F.unix_millis(F.max(record["timestamp"])).alias(NEWEST),
-    )
-    return observed, observation
+    ]
 
 
-def tally(observed: Mapping[str, Any], batch: Range) -> Tally:
-    """Only after the action has returned: what is observed of a failed one is nothing."""
+def _tally(observed: Mapping[str, Any], batch: Range) -> Tally:
     places = sorted(batch.end)
     counts: dict[TopicPartition, Counter[str]] = {}
     for bin_ in observed[COUNTS] or ():
@@ -81,18 +132,11 @@ def tally(observed: Mapping[str, Any], batch: Range) -> Tally:
     return Tally(counts, observed[OLDEST], observed[NEWEST])
 
 
-def trimmed_by(left: Range, batch: Range) -> Column:
-    """Whether a table holds this record already: by row, so that other batch boundaries do no harm."""
-    behind = {at: offset for at, offset in left.start.items() if offset > batch.start[at]}
-    if not behind:
+def below(at: Column, offsets: Offsets) -> Column:
+    """Whether these coordinates lie before those offsets; a map costs the same for any number of partitions."""
+    if not offsets:
         return F.lit(False)
-    record = F.col(RECORD)
-    key = F.concat(record["topic"], F.lit("/"), record["partition"].cast("string"))
-    keys, offsets = _literals(behind.items())
-    following = F.try_element_at(F.map_from_arrays(keys, offsets), key)
-    return F.coalesce(record["offset"] < following, F.lit(False))
-
-
-def _literals(behind: Iterable[tuple[TopicPartition, int]]) -> tuple[Column, Column]:
-    pairs = [(f"{topic}/{number}", offset) for (topic, number), offset in behind]
-    return F.lit([key for key, _ in pairs]), F.lit([offset for _, offset in pairs]).cast("array<bigint>")
+    key = F.concat(at["topic"], F.lit("/"), at["partition"].cast("string"))
+    keys = F.lit([f"{topic}/{number}" for topic, number in offsets])
+    ends = F.lit(list(offsets.values())).cast("array<bigint>")
+    return F.coalesce(at["offset"] < F.try_element_at(F.map_from_arrays(keys, ends), key), F.lit(False))

@@ -1,34 +1,71 @@
 """One micro-batch down the street, with every durable effect in its order:
 
-the table and the dead letters, each a landing of its own under the same token; then the batch record; then
-the group offsets, which nothing ever reads back. A crash between any two is settled by the next start from
-what the tables hold.
+every table's rows and the dead letters are staged, each a landing of its own under the same token; then all of
+them are published; then comes the batch record; then the group offsets, which nothing ever reads back. A crash
+between any two is settled by the next start from what the tables hold. A table that fails keeps none of the
+others from landing; the batch is done again, and what has its place by then is left alone.
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from time import time
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import accounting, dead_letters, ledger
-from lakehouse_ingest.accounting import LANDED, Tally
+from lakehouse_ingest import accounting, dead_letters, ledger, sorting
+from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally
 from lakehouse_ingest.batch_record import BatchRecord, Landed
-from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.errors import BadRecord, TryAgain
+from lakehouse_ingest.held import Held
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.observing import Watch, carried
-from lakehouse_ingest.planning import Planned
-from lakehouse_ingest.records import FAULT, RECORD, Offsets, Range, Reason, Receipt, Token
-from lakehouse_ingest.shaping import faulty, shape
+from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Offsets, Range, Receipt, Token
+from lakehouse_ingest.routing import only_route, route
+from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.sorting import Part, Parted
 from lakehouse_ingest.sources.kafka import envelope
+from lakehouse_ingest.stream_tables import StreamTables
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
 from lakehouse_ingest.tables import Lake, Place
 from lakehouse_ingest.writers.iceberg import stage
+
+ONE_PASS, IN_MEMORY = "one pass", "in memory"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One batch on its way."""
+
+    range: Range
+    token: Token
+    trace: str
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Rows on our branch of a table, that nobody sees yet."""
+
+    landing: Landing
+    mark: Mark
+    snapshot: int
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """A part of the batch that was staged, and what became of its records."""
+
+    part: Part
+    staged: Staged
+    tally: Tally
 
 
 @dataclass
@@ -37,6 +74,7 @@ class Street:
 
     name: str
     token: Token  # with the batch's number replaced
+    stream: StreamSettings
     lake: Lake
     watch: Watch
     source: SourceIdentity
@@ -45,163 +83,195 @@ class Street:
     start: Offsets
     record: BatchRecord
     dead: Landing
-    table: TableKeeper
+    tables: StreamTables
+    held: Held
     acknowledge: Callable[[Offsets], None]
     tidy: Callable[[Place], Place]  # expires old snapshots when they are many
-    writers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "writer"))
+    threads: ThreadPoolExecutor
+
+    @property
+    def shape(self) -> str:
+        """How a batch goes, by the settings: in the one pass that writes, or looked at first."""
+        return ONE_PASS if only_route(self.stream) and self.stream.tables[0].columns else IN_MEMORY
 
     def run(self, rows: DataFrame, number: int) -> Range:
         """Lands one batch; returns its range once everything of it is durable."""
         started_at = dt.datetime.now(dt.UTC)
-        with self.watch.batch(self.name, number) as span:
-            batch = self._range(number)
-            token = Token(self.token.pipeline, self.token.generation, self.token.epoch, number)
-            records = envelope(rows)
-            if looks := self.table.looks_at_records:  # more than one pass: from memory, not from the broker
-                records = records.persist()
-            try:
-                with self.watch.stage("plan", self.name):
-                    planned, landing = self.table.plan(records)
-                tally, receipts = self._land(records, batch, token, planned, landing, span.trace_id or "")
-            finally:
-                if looks:
-                    records.unpersist()
+        keeper = self._only_one()
+        with self.watch.batch(self.name, number, ONE_PASS if keeper else IN_MEMORY) as span:
+            work = Work(self._range(number), replace(self.token, batch=number), span.trace_id or "")
+            records, before = self.held.without(envelope(rows), work.range)
+            with self._parted(records, keeper, work) as parted:
+                tally, receipts, note = self._land(parted, work)
+            kept = tally.discarding() if self.stream.on_error == "ignore" else tally
+            landed = Landed(
+                work.token, work.range, started_at, Tally.sum([kept, before]), tally.dead, receipts, work.trace, note
+            )
             with self.watch.stage("record", self.name):
-                self.record.add(Landed(token, batch, started_at, tally, receipts, span.trace_id or ""))
-            self.acknowledge(batch.end)
-            span.set(received=tally.received, landed=tally.total(LANDED), dead=sum(tally.dead.values()))
-            self._tell(number, started_at, tally, receipts)
-        return batch
+                self.record.add(landed)
+            self.acknowledge(work.range.end)
+            span.set(received=landed.tally.received, landed=tally.total(LANDED), dead=sum(tally.dead.values()))
+            self._tell(number, landed)
+        return work.range
 
     def _range(self, number: int) -> Range:
         entry = (self.offset_log / str(number)).read_text(encoding="utf-8")
         before = (self.offset_log / str(number - 1)).read_text(encoding="utf-8") if number else None
         return ledger.batch_range(entry, before, self.start)
 
-    def _land(
-        self,
-        records: DataFrame,
-        batch: Range,
-        token: Token,
-        planned: Planned,
-        landing: Landing | None,
-        trace: str,
-    ) -> tuple[Tally, list[Receipt]]:
-        rows = shape(json_object.decode(records, planned.plan.columns), planned.plan)
-        if not planned.settled:
-            nothing_known = faulty(
-                Reason.MISSING, F.lit("no field or no event time has been seen in this topic yet"), "plan"
-            )
-            rows = rows.withColumn(FAULT, F.coalesce(FAULT, nothing_known))
-        tally: Tally | None = None
-        receipts: list[Receipt] = []
-        if landing:
-            tally, receipt = self._land_rows(landing, rows, batch, token, trace)
-            receipts.append(receipt)
-        # A second action only when there were faults; when the table held the whole batch nothing has counted them yet.
-        if tally is None or tally.dead:
-            dead_tally, receipt = self._land_dead(rows, batch, token, trace)
-            tally = tally or dead_tally
-            receipts.append(receipt)
-        return tally, receipts
+    def _only_one(self) -> TableKeeper | None:
+        """The table of a stream whose records all go there, and need no look before they are written."""
+        only = only_route(self.stream)
+        found = self.tables.at(only) if only else None
+        return found if isinstance(found, TableKeeper) and found.settled else None
 
-    def _land_rows(
-        self, landing: Landing, rows: DataFrame, batch: Range, token: Token, trace: str
-    ) -> tuple[Tally | None, Receipt]:
-        # Dead letters land after the table: what they hold, it holds as well or has nothing of.
-        left = batch.after(ledger.highest([landing.place.held, self.dead.place.held]))
-        if not len(left):
-            return None, Receipt(landing.place.table)
-        trimmed = accounting.trimmed_by(left, batch)
-        observed, observation = accounting.counted(rows, batch, trimmed)
-        sound = observed.where(F.col(FAULT).isNull() & ~trimmed).drop(RECORD, FAULT)
-        return self._commit(
-            landing,
-            sound,
-            batch,
-            token,
-            trace,
-            lambda: accounting.tally(observation.get, batch),
-            lambda tally: tally.total(LANDED),
-        )
+    @contextmanager
+    def _parted(self, records: DataFrame, keeper: TableKeeper | None, work: Work) -> Iterator[Parted]:
+        if keeper:
+            yield sorting.whole(records, keeper, len(work.range))
+            return
+        routed = route(records, self.stream)
+        if not only_route(self.stream):
+            # Each table's rows side by side: to read one of many tables is to read its part only.
+            routed = routed.sortWithinPartitions(ROUTE)
+        routed = routed.persist()  # looked at more than once: from memory, not from the broker
+        try:
+            with self.watch.stage("plan", self.name):
+                parted = sorting.sort(routed, work.range, self.stream, self.tables, self._each)
+            yield parted
+        finally:
+            routed.unpersist()
 
-    def _land_dead(self, rows: DataFrame, batch: Range, token: Token, trace: str) -> tuple[Tally, Receipt]:
-        left = batch.after(self.dead.place.held)
-        trimmed = accounting.trimmed_by(left, batch)
-        observed, observation = accounting.counted(rows, batch, F.lit(True))
-        letters = dead_letters.letters(observed.where(~trimmed), token.pipeline)
-        tally, receipt = self._commit(
-            self.dead, letters, batch, token, trace, lambda: accounting.tally(observation.get, batch), None
-        )
-        return tally, receipt
+    # -- the landings -------------------------------------------------------------------------------------
 
-    def _commit(
-        self,
-        landing: Landing,
-        rows: DataFrame,
-        batch: Range,
-        token: Token,
-        trace: str,
-        counted: Callable[[], Tally],
-        expected: Callable[[Tally], int] | None,
-    ) -> tuple[Tally, Receipt]:
-        """Stage, count, publish. In a thread of its own: `stop()` interrupts an append on the batch's thread."""
-        return self.writers.submit(
-            carried(self._stage_and_publish), landing, rows, batch, token, trace, counted, expected
-        ).result()
+    def _land(self, parted: Parted, work: Work) -> tuple[Tally, list[Receipt], str]:
+        written, failures = self._each(lambda part: self._write(part, work), parted.parts)
+        failures = [*parted.failures, *failures]
+        tallies, staged = [each.tally for each in written], [each.staged for each in written]
+        if parted.looked:
+            tallies.append(parted.looked.only(FILTERED))
+        faulty = [each.part.rows.select(RECORD, FAULT) for each in written if each.tally.dead]
+        if faulty or parted.astray:
+            if self.stream.on_error == "raise" and not failures:
+                raise _bad(_all([*faulty, *parted.astray]))
+            letters, failed = self._each(lambda astray: self._write_letters(faulty, astray, work), [parted.astray])
+            tallies += [tally for tally, _ in letters]
+            staged += [letter for _, letter in letters if letter]
+            failures += failed
+        receipts, failed = self._each(self._publish, [each for each in staged if each.rows])
+        if failures := [*failures, *failed]:
+            raise failures[0]
+        tally = Tally.sum(tallies)
+        return tally, receipts, _note(tally, parted.looked, written)
 
-    def _stage_and_publish(
-        self,
-        landing: Landing,
-        rows: DataFrame,
-        batch: Range,
-        token: Token,
-        trace: str,
-        counted: Callable[[], Tally],
-        expected: Callable[[Tally], int] | None,
-    ) -> tuple[Tally, Receipt]:
+    def _write(self, part: Part, work: Work) -> Written:
+        observed, tally = accounting.counted(part.rows, work.range, accounting.by_fault())
+        sound = observed.where(F.col(FAULT).isNull()).drop(RECORD, FAULT)
+        staged = self._stage(part.landing, sound, part.size, work)
+        return Written(part, staged, tally())
+
+    def _write_letters(
+        self, faulty: Sequence[DataFrame], astray: Sequence[DataFrame], work: Work
+    ) -> tuple[Tally, Staged | None]:
+        """A second action, only when faults were seen; gives the counts of the records that no table has counted."""
+        if self.stream.on_error == "ignore":
+            outcome = accounting.by_fault()
+            return accounting.count(_all(astray), work.range, outcome) if astray else Tally(), None
+        frames = [*faulty]
+        tally: Callable[[], Tally] = Tally
+        if astray:
+            observed, tally = accounting.counted(_all(astray), work.range, accounting.by_fault())
+            frames.append(observed)
+        letters = dead_letters.letters(_all(frames), self.token.pipeline)
+        staged = self._stage(self.dead, letters, len(work.range), work)
+        return tally(), staged
+
+    def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work) -> Staged:
         place = landing.place
-        mark = self._mark(place, batch, token, trace)
+        mark = self._mark(place, work)
         with self.watch.stage("write", self.name, table=place.table):
-            stage(rows, place.table, place.branch, ledger.to_summary(mark, place.carried), landing.files, batch)
-        tally = counted()
-        staged = self.lake.staged(place, str(token))
-        if staged is None:
+            stage(rows, place.table, place.branch, ledger.to_summary(mark, place.carried), landing.files, size)
+        found = self.lake.staged(place, str(work.token))
+        if found is None:
             raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
-        added = int(staged.summary.get("added-records", 0))
-        if expected is not None and added != expected(tally):
-            # A task that ran twice counts twice; files count once. What is committed is what the files hold.
-            self.watch.log.warning("counts_differ", table=place.table, counted=expected(tally), written=added)
-        if not added:
-            return tally, Receipt(place.table)  # an empty snapshot stays on our branch, unseen
-        with self.watch.commit(place.table):
-            landing.place = self.lake.publish(place, staged.id, mark)
-        landing.place = self.tidy(landing.place)
-        files = int(staged.summary.get("added-data-files", 0))
-        return tally, Receipt(place.table, landing.place.main, added, files, landing.place.schema)
+        rows_added, files_added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files"))
+        return Staged(landing, mark, found.id, rows_added, files_added)
 
-    def _mark(self, place: Place, batch: Range, token: Token, trace: str) -> Mark:
+    def _publish(self, staged: Staged) -> Receipt:
+        landing = staged.landing
+        with self.watch.commit(landing.place.table):
+            place = self.lake.publish(landing.place, staged.snapshot, staged.mark)
+        landing.place = self.tidy(place)
+        return Receipt(place.table, place.main, staged.rows, staged.files, place.schema)
+
+    def _mark(self, place: Place, work: Work) -> Mark:
         before: Mapping[tuple[str, int], int] = place.mark.complete if place.mark else {}
         return Mark(
-            token,
+            work.token,
             self.source,
-            batch.start,
-            ledger.highest([place.held, batch.end]),
+            work.range.start,
+            ledger.highest([place.held, work.range.end]),
             # Batches follow one another: all before this one is done in every table.
-            ledger.highest([before, batch.start]),
+            ledger.highest([before, work.range.start]),
             self.settings_hash,
-            trace,
+            work.trace,
         )
 
-    def _tell(self, number: int, started_at: dt.datetime, tally: Tally, receipts: list[Receipt]) -> None:
+    def _each(self, do: Callable[[Any], Any], items: Iterable[Any]) -> tuple[list[Any], list[BaseException]]:
+        """In threads of their own, even a single one: `stop()` interrupts an append on the batch's own thread."""
+        futures = [self.threads.submit(carried(do), item) for item in items]
+        failures = [future.exception() for future in futures]
+        done = [future.result() for future, failure in zip(futures, failures, strict=True) if failure is None]
+        return done, [failure for failure in failures if failure is not None]
+
+    def _tell(self, number: int, landed: Landed) -> None:
+        tally = landed.tally
         self.watch.events.batch_landed(
             stream=self.name,
             batch=number,
             received=tally.received,
-            duration_s=(dt.datetime.now(dt.UTC) - started_at).total_seconds(),
-            landed={each.table: each.rows for each in receipts if each.rows and each.table != self.dead.place.table},
-            files={receipt.table: receipt.files for receipt in receipts if receipt.files},
+            duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
+            landed={each.table: each.rows for each in landed.receipts if each.table != self.dead.place.table},
+            files={receipt.table: receipt.files for receipt in landed.receipts},
             dead=tally.dead,
-            trimmed=tally.total(accounting.TRIMMED),
+            trimmed=tally.total(TRIMMED),
+            filtered=tally.total(FILTERED),
+            discarded=landed.reasons if tally.total(DISCARDED) else {},
             freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
+            note=landed.note,
         )
+
+
+def _all(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _bad(rows: DataFrame) -> BadRecord:
+    """The first of the records that can't land, in one sentence."""
+    record, fault = F.col(RECORD), F.col(FAULT)
+    first = (
+        rows.where(fault.isNotNull())
+        .select(record["topic"], record["partition"], record["offset"], fault["reason"], fault["detail"])
+        .toDF("topic", "partition", "offset", "reason", "detail")
+        .orderBy("topic", "partition", "offset")
+        .first()
+    )
+    assert first
+    return BadRecord(
+        f"topic {first.topic} partition {first.partition} offset {first.offset} can't land: {first.reason}"
+        f' ({first.detail}); nothing of its batch has. Mend it, or set `on_error` to "log": then such records'
+        " go to the dead letters"
+    )
+
+
+def _note(tally: Tally, looked: Tally | None, written: Sequence[Written]) -> str:
+    """Why the counts of this batch do not add up; empty when they do."""
+    amiss = [
+        f"{each.tally.total(LANDED)} counted for {each.part.landing.place.table}, {each.staged.rows} written"
+        for each in written
+        if each.staged.rows != each.tally.total(LANDED)
+    ]
+    if looked and looked.received != tally.received:
+        amiss.append(f"{looked.received} received, {tally.received} have an outcome")
+    # A task that ran twice counts twice; files count once. What is committed is what the files hold.
+    return "; ".join(amiss)

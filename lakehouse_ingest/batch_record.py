@@ -1,4 +1,4 @@
-"""The batch record: a row a batch and table, in a table of its own. A second copy, not the guarantee."""
+"""The batch record: a row a batch, and one for each table that it landed in. A second copy, not the guarantee."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
@@ -7,35 +7,37 @@ from time import monotonic
 from typing import Any
 
 from lakehouse_ingest import ledger
-from lakehouse_ingest.accounting import LANDED, TRIMMED, Tally
+from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
 from lakehouse_ingest.ledger import Mark
-from lakehouse_ingest.records import Offsets, Range, Reason, Receipt, Token
+from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.tables import Column, Lake, Partition, Place, TableSpec
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 PARTITION_TYPE = (
-    "struct<topic: string, partition: int, start: long, end: long, "
-    "received: long, landed: long, dead: long, trimmed: long, absent: long>"
+    "struct<topic: string, partition: int, start: long, end: long, received: long, landed: long, dead: long,"
+    " filtered: long, discarded: long, trimmed: long, absent: long>"
 )
 COLUMNS = (
     Column("pipeline", "string"),
     Column("token", "string"),
-    Column("kind", "string", doc="start: an epoch was taken; batch: a landing in one table"),
+    Column("kind", "string", doc="start: an epoch was taken; batch: all of one; landing: what it put into one table"),
     Column("epoch", "long"),
     Column("batch", "long"),
     Column("table", "string"),
     Column("started_at", "timestamptz"),
     Column("finished_at", "timestamptz"),
-    Column("rows", "long", doc="rows that this batch added to the table"),
+    Column("rows", "long", doc="rows that this landing added to the table"),
     Column("files", "long"),
-    Column("snapshot_id", "long", doc="null: the batch had nothing for this table"),
+    Column("snapshot_id", "long"),
     Column("schema_id", "int"),
     Column(
         "partitions",
         f"list<{PARTITION_TYPE}>",
-        doc="received = landed + dead + trimmed; range = received + absent",
+        doc="of a batch: received = landed + dead + filtered + discarded + trimmed, which landed before;"
+        " end - start = received + absent, which are holes of the log",
     ),
-    Column("reasons", "map<string, long>", doc="the dead by reason"),
+    Column("reasons", "map<string, long>", doc="the dead of a batch by reason, or the discarded"),
+    Column("note", "string", doc="why the counts of a batch do not add up, should they not"),
     Column("trace_id", "string"),
 )
 
@@ -52,8 +54,10 @@ class Landed:
     batch: Range
     started_at: dt.datetime
     tally: Tally
+    reasons: Mapping[str, int]  # of the dead, kept or discarded
     receipts: Sequence[Receipt]
     trace: str = ""
+    note: str = ""
 
 
 class BatchRecord:
@@ -64,11 +68,10 @@ class BatchRecord:
         lake: Lake,
         place: Place,
         first: Mark,
-        meant: Callable[[], str],
+        meant: str,
         every: float,
         tidy: Callable[[Place], Place],
     ) -> None:
-        """`meant` is asked at each writing: a table that was made meanwhile is part of it."""
         self._lake, self._every, self._tidy = lake, every, tidy
         self._mark, self._meant = first, meant
         self._rows: list[dict[str, Any]] = []
@@ -108,30 +111,42 @@ class BatchRecord:
         if not self._rows:
             return
         rows, self._rows = self._rows, []
-        extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant()}
+        extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant}
         self.place = self._tidy(self._lake.append(self.place, rows, self._mark, extra))
         self._written = monotonic()
 
 
 def rows_of(landed: Landed) -> list[dict[str, Any]]:
-    parts = [_partition(at, landed) for at in sorted(landed.batch.end)]
-    return [
+    known = {
+        "started_at": landed.started_at,
+        "finished_at": dt.datetime.now(dt.UTC),
+        "trace_id": landed.trace or None,
+    }
+    batch = _row(
+        landed.token,
+        kind="batch",
+        rows=sum(receipt.rows for receipt in landed.receipts),
+        files=sum(receipt.files for receipt in landed.receipts),
+        partitions=[_partition(at, landed) for at in sorted(landed.batch.end)],
+        reasons=list(landed.reasons.items()),
+        note=landed.note or None,
+        **known,
+    )
+    landings = [
         _row(
             landed.token,
-            kind="batch",
+            kind="landing",
             table=receipt.table,
-            started_at=landed.started_at,
-            finished_at=dt.datetime.now(dt.UTC),
             rows=receipt.rows,
             files=receipt.files,
             snapshot_id=receipt.snapshot,
             schema_id=receipt.schema,
-            partitions=parts,
-            reasons=list(landed.tally.dead.items()),
-            trace_id=landed.trace or None,
+            **known,
         )
         for receipt in landed.receipts
+        if receipt.rows
     ]
+    return [batch, *landings]
 
 
 def _row(token: Token, **values: Any) -> dict[str, Any]:
@@ -155,7 +170,9 @@ def _partition(at: tuple[str, int], landed: Landed) -> dict[str, Any]:
         "end": end,
         "received": received,
         "landed": counts.get(LANDED, 0),
-        "dead": sum(counts.get(str(reason), 0) for reason in Reason),
+        "dead": sum(counts.get(reason, 0) for reason in REASONS),
+        "filtered": counts.get(FILTERED, 0),
+        "discarded": counts.get(DISCARDED, 0),
         "trimmed": counts.get(TRIMMED, 0),
         "absent": end - start - received,
     }

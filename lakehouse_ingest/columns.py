@@ -5,16 +5,17 @@ small integer as a larger one), and then checked against what the column really 
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.records import FAULT, RECORD, SOURCE
+from lakehouse_ingest.names import told_apart
+from lakehouse_ingest.records import FAULT, RECORD, ROUTE, SOURCE
 
 EVENT_TIME = "event_time"
-TAKEN = (SOURCE, RECORD, FAULT)  # the first is in every table, the others go beside its columns down to the landing
+TAKEN = (SOURCE, RECORD, FAULT, ROUTE)  # the first is in every table, the others go beside its columns to the landing
 SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int>"
 
 # Iceberg knows neither 8 and 16 bits nor unsigned integers: these land wider, and keep their range.
@@ -39,7 +40,6 @@ OTHER_NAMES = {
 PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "date", "binary")
 WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
 MOST_DIGITS = 38
-DEEPEST = 20  # levels of an inferred column; what lies deeper, or has a dot in its name, keeps its JSON text
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
 
 
@@ -58,9 +58,9 @@ class ColumnPlan:
     @property
     def doc(self) -> str | None:
         """What the type alone can't say, kept with the column: see `from_table`."""
-        if self.declared:
-            return f"declared {self.declared}"
-        return f"field {self.field}" if self.field and self.field != self.name else None
+        told = [f"declared {self.declared}"] if self.declared else []
+        told += [f"field {self.field}"] if self.field != self.name else []
+        return " ".join(told) or None
 
     @property
     def takes(self) -> str:
@@ -113,10 +113,10 @@ def _is_nested(text: str) -> bool:
 
 def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:
     """A column of a table that is there; its declared range and its field survive in the doc string."""
-    word, _, rest = (doc or "").partition(" ")
-    if word == "declared" and rest in RANGES:
-        return declared(name, rest, required=required)
-    return ColumnPlan(name, rest if word == "field" and rest else name, iceberg, required)
+    told = re.fullmatch(r"(?:declared (\w+))?(?:(?:^| )field (.*))?", doc or "", re.DOTALL)
+    kind, field = (told[1], told[2]) if told else (None, None)
+    column = declared(name, kind, required=required) if kind in RANGES else ColumnPlan(name, name, iceberg, required)
+    return column if field is None else replace(column, field=field)
 
 
 def to_spark(iceberg: str) -> str:
@@ -132,20 +132,16 @@ def _quoted(text: str) -> str:
     return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
 
 
-def to_iceberg(kind: T.DataType, depth: int = 0) -> str | None:
-    """What an inferred type becomes; None for what holds no value yet (only nulls, empty lists, empty objects).
-
-    Numbers with a fraction are doubles, integers beyond 64 bits decimal(38,0), and a field that is now
-    one thing and then another keeps its JSON text.
-    """
+def to_iceberg(kind: T.DataType) -> str | None:
+    """What an inferred type becomes; None for what holds no value yet (only nulls, empty lists, empty objects)."""
     match kind:
-        case T.StructType() if depth > DEEPEST or any("." in field.name for field in kind.fields):
+        case T.StructType() if not are_names([field.name for field in kind.fields]):
             return "string"
         case T.StructType():
-            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType, depth + 1))]
+            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType))]
             return "struct<" + ", ".join(f"{_named(name)}: {text}" for name, text in inner) + ">" if inner else None
         case T.ArrayType():
-            element = to_iceberg(kind.elementType, depth + 1)
+            element = to_iceberg(kind.elementType)
             return f"list<{element}>" if element else None
         case T.DecimalType():
             return "double" if kind.scale else "decimal(38,0)"
@@ -154,20 +150,52 @@ def to_iceberg(kind: T.DataType, depth: int = 0) -> str | None:
     return {"bigint": "long", "double": "double", "boolean": "boolean"}.get(kind.simpleString(), "string")
 
 
+def are_names(keys: Collection[str]) -> bool:
+    """Whether an object's keys can be the names of a struct's fields: to Iceberg a dot leads into a struct."""
+    return all(key and "." not in key for key in keys) and len({key.casefold() for key in keys}) == len(keys)
+
+
+def width(iceberg: str) -> int:
+    """How many columns it counts for: itself, and each field within."""
+    return 1 + len(re.findall(r'(?:"(?:[^"]|"")*"|\w+)\s*:', iceberg))
+
+
 def _named(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
-def inferred(fields: Iterable[tuple[str, str]], taken: Iterable[str]) -> tuple[ColumnPlan, ...]:
-    """Columns for the fields of the data; a field that would meet another column gets underscores."""
-    found = list(fields)
-    reserved = {*TAKEN, *taken}
-    used = {name for name, _ in found if name not in reserved} | reserved
-    columns = []
-    for field, iceberg in found:
-        name = field.replace(".", "_")  # to Iceberg a dot leads into a struct
-        while name in reserved or (name != field and name in used):
-            name += "_"
-        used.add(name)
-        columns.append(ColumnPlan(name, field, iceberg))
-    return tuple(columns)
+# Why a field may not become a column.
+TOO_MANY = "the table has as many columns as `max_columns` allows"
+MEETS = "its name meets that of another column"
+NO_NAME = "a field of an object in a column needs a name, and one without dots"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A field that may not become a column: a record that holds a value in it is set aside."""
+
+    within: tuple[str | None, ...]  # the keys that lead to the object that it is in; None: any element of a list
+    name: str
+    why: str
+
+
+def named(
+    columns: Iterable[ColumnPlan], taken: Iterable[str], room: int, hinted: Collection[str] = (), *, refuse: bool
+) -> tuple[tuple[ColumnPlan, ...], tuple[Refused, ...]]:
+    """Columns under names of their own, as many as there is room for; what is too wide keeps its JSON text."""
+    used = {name.casefold() for name in (*TAKEN, *taken)}
+    found: list[ColumnPlan] = []
+    refused: list[Refused] = []
+    for each in columns:
+        fits = width(each.iceberg) <= room or each.field in hinted
+        column = each if fits else replace(each, iceberg="string")
+        name = told_apart(column.field, () if refuse else used)
+        if width(column.iceberg) > room:
+            refused.append(Refused((), column.field, TOO_MANY))
+        elif name.casefold() in used:
+            refused.append(Refused((), column.field, MEETS))
+        else:
+            found.append(replace(column, name=name))
+            used.add(name.casefold())
+            room -= width(column.iceberg)
+    return tuple(found), tuple(refused)

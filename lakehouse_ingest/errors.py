@@ -6,6 +6,7 @@
     │   ├── LedgerUnclear   a table's newest marker can't be found
     │   ├── SourceChanged   a topic was made anew, went back, or forgot records that we have not read
     │   ├── TableChanged    a table was replaced or laid out otherwise than the settings say
+    │   ├── BadRecord       `on_error = "raise"` asked to stop at a record that can't land
     │   └── Superseded      a newer start of the same pipeline has taken over
     └── TryAgain            plumbing that may come back: waited for with back-off, then given up
 
@@ -34,6 +35,9 @@ class SourceChanged(NeedsOperator): ...
 
 
 class TableChanged(NeedsOperator): ...
+
+
+class BadRecord(NeedsOperator): ...
 
 
 class Superseded(NeedsOperator): ...

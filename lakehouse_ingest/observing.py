@@ -24,8 +24,8 @@ class Watch:
         self._pipeline = pipeline
 
     @contextmanager
-    def batch(self, stream: str, number: int) -> Iterator[Span]:
-        with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number) as span:
+    def batch(self, stream: str, number: int, shape: str) -> Iterator[Span]:
+        with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
             yield span
 
     @contextmanager

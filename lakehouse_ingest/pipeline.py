@@ -1,40 +1,16 @@
-"""The pipeline: it begins from the tables, lets Spark take what is there, and begins again when plumbing broke.
+"""The pipeline: its streams, each in a thread of its own, until all have ended."""
 
-There is one way to recover, and it is the way of every start: read what the tables hold, take the next epoch,
-start Spark at exactly those offsets with a new checkpoint.
-"""
-
-import re
-from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import rmtree
-from threading import Event, Lock
-from time import monotonic
+from threading import Event
 
-from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
-from lakehouse_ingest import dead_letters, pacing, starting
-from lakehouse_ingest.batch import Street
-from lakehouse_ingest.batch_record import BatchRecord, record_spec
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.records import Offsets, Token
-from lakehouse_ingest.settings import Settings, StreamSettings, identifier
-from lakehouse_ingest.sources.kafka import Kafka
-from lakehouse_ingest.starting import SourceNow
-from lakehouse_ingest.table_keeper import Landing, TableKeeper
-from lakehouse_ingest.tables import Column, Connection, Lake, Partition, Place, TableSpec
-from lakehouse_ingest.writers.iceberg import FileOptions
-
-LONGEST_WAIT_S = 60.0
-LOOK_S = 0.1  # how often the main thread looks whether to stop
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.stream import Stream
+from lakehouse_ingest.tables import Connection
 
 
 @dataclass
@@ -49,266 +25,42 @@ class Pipeline:
     drain: bool = False  # end when all that was there at the start has landed
     accept_changes: bool = False
     stop: Event = field(default_factory=Event)
-    landed: int = 0  # batches
-    _gate: Lock = field(default_factory=Lock)
-    _closing: Event = field(default_factory=Event)
-    _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
-    _stands: float | None = None  # since when this start does
+    _streams: list[Stream] = field(default_factory=list)
+
+    @property
+    def landed(self) -> int:
+        """Batches so far."""
+        return sum(stream.landed for stream in self._streams)
 
     def run(self) -> None:
-        """Returns when stopped or drained; raises what a person has to settle."""
-        wait, attempt, since = self.settings.retry.first, 0, monotonic()
-        while not self.stop.is_set():
-            before, self._stands = self.landed, None
-            try:
-                return self._one_start()
-            except Superseded as end:
-                self.watch.events.superseded(end)
-                raise
-            except TryAgain as failure:
-                if not attempt or self.landed > before or self._stood():
-                    wait, attempt, since = self.settings.retry.first, 0, monotonic()
-                if monotonic() - since > self.settings.retry.limit:
-                    raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
-                attempt += 1
-                self.watch.events.retrying(stream=self._stream_name, attempt=attempt, wait_s=wait, error=failure)
-                self.stop.wait(wait)
-                wait = min(wait * 2, LONGEST_WAIT_S)
-        return None
-
-    # -- one start ----------------------------------------------------------------------------------------
-
-    def _one_start(self) -> None:
-        source = Kafka(self.settings.source, self._stream.topics)
-        identity = source.identity()
-        lake = self._lake = self._lake or Lake(
-            self.connection,
-            self.settings.name,
-            lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
-        )
-        street = self._street(lake, source, identity)
-        goal = source.ends() if self.drain else None
-        self.watch.log.info(
-            "started", epoch=street.token.epoch, topics=list(self._stream.topics), table=street.table.name
-        )
-        self._stands = monotonic()
-        try:
-            self._stream_through(street, source, goal)
-        finally:
-            street.writers.shutdown()
-        street.record.write()
-        with suppress(TryAgain):
-            source.publish(street.record.complete, self.settings.name)
-
-    def _street(self, lake: Lake, source: Kafka, identity: SourceIdentity) -> Street:
-        namespace, (table,) = self.settings.catalog.namespace, self._stream.tables
-        name = f"{namespace}.{self._table_name()}"
-        record_name = f"{namespace}.{self.settings.ledger.batch_table}"
-        dead_name = f"{namespace}.{self.settings.dead_letters.table}"
-        if len({name, record_name, dead_name}) < 3:  # noqa: PLR2004 - three tables, three names
-            raise SettingsRefused(f"the table {name} can't hold the dead letters or the batch record as well")
-        lake.ensure_namespace(namespace)
-        own = FileOptions()
-        lake.create(record_spec(record_name, own))
-        lake.create(_dead_spec(dead_name, own))
-        epoch, record_place = lake.claim(record_name, (dead_name, name))
-        dead = Landing(lake.open(dead_name, epoch), own)
-        keeper = TableKeeper(
-            lake,
-            name,
-            table,
-            epoch,
-            lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
-        )
-        landings = [dead, *([keeper.landing] if keeper.landing else [])]
-
-        def meant() -> dict[str, object]:
-            made = keeper.landing.place.uuid if keeper.landing else None
-            return starting.meaning(self.settings, {name: made, dead_name: dead.place.uuid})
-
-        self._compare(record_place, meant())
-        # Asked for only now: until it was shut out, an earlier writer may have gone on.
-        now = SourceNow(identity, *source.bounds())
-        start = starting.begin(record_place, [each.place for each in landings], now, self.settings.source.start)
-        marks = [place.mark for place in (record_place, *(each.place for each in landings)) if place.mark]
-        generation = max((mark.token.generation for mark in marks), default=1)
-        token = Token(self.settings.name, generation, epoch, -1)
-        mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant()))
-        record = BatchRecord(
-            lake,
-            record_place,
-            mark,
-            lambda: starting.as_text(meant()),
-            self.settings.ledger.batch_every,
-            lambda place: self._expired(lake, place),
-        )
-        record.started(token)
-        checkpoint = self._checkpoint(epoch)
-        return Street(
-            name=self._stream_name,
-            token=token,
-            lake=lake,
-            watch=self.watch,
-            source=now.identity,
-            settings_hash=mark.settings,
-            offset_log=checkpoint / "offsets",
-            start=start,
-            record=record,
-            dead=dead,
-            table=keeper,
-            acknowledge=self._acknowledge(source),
-            tidy=lambda place: self._expired(lake, place),
-        )
-
-    def _compare(self, record: Place, meant: dict[str, object]) -> None:
-        before = record.carried.get(f"lakehouse.settings.{self.settings.name}")
-        for change in starting.compare(before, meant, accepted=self.accept_changes):
-            self.watch.log.warning("settings_changed", change=change)
-
-    def _batch(
-        self, street: Street, source: Kafka, goal: Offsets | None, failures: list[BaseException]
-    ) -> Callable[[DataFrame, int], None]:
-        def batch(rows: DataFrame, number: int) -> None:
-            # Whoever stops the query holds the gate until this has returned: to wait for it would be to wait for
-            # each other. What is not landed now is read again by the next start.
-            while not self._gate.acquire(timeout=LOOK_S):
-                if self._closing.is_set():
-                    return
-            try:
-                began = monotonic()
-                landed = street.run(rows, number)
-                self.landed += 1
-                if goal is None:
-                    pacing.wait_until_due(self._stream, began, landed.end, source.ends, self.stop)
-            except BaseException as failure:
-                failures.append(failure)
-                raise
-            finally:
-                self._gate.release()
-
-        return batch
-
-    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> None:
-        failures: list[BaseException] = []
-        self._closing.clear()
-        frame = source.stream(self.spark, street.start, self._stream.max_records)
-        if goal is not None and _reached(goal, street.start):
-            return
-        query = (
-            frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
-            .option("checkpointLocation", str(street.offset_log.parent))
-            .queryName(f"{self.settings.name} {street.token.epoch}")
-            .start()
-        )
-        try:
-            while query.isActive and not self.stop.wait(LOOK_S):
-                if goal is not None and _reached(goal, street.record.complete):
-                    break
-                self._write_overdue(street.record)
-        finally:
-            self._closing.set()
-            with self._gate:  # a batch that is under way ends first
-                _end(query)
-        if failures:
-            raise _explained(failures[0])
-        if (error := query.exception()) is not None:
-            raise TryAgain(_first_line(error))
-
-    def _write_overdue(self, record: BatchRecord) -> None:
-        """The rows of a last batch, when no other batch comes to take them along."""
-        if record.overdue and self._gate.acquire(blocking=False):
-            try:
-                record.write()
-            finally:
-                self._gate.release()
-
-    def _stood(self) -> bool:
-        """Whether this start had recovered, though nothing came that could have landed."""
-        return self._stands is not None and monotonic() - self._stands > max(self.settings.retry.limit, LONGEST_WAIT_S)
-
-    # -- small things -------------------------------------------------------------------------------------
-
-    @property
-    def _stream(self) -> StreamSettings:
-        return self.settings.streams[0]
-
-    @property
-    def _stream_name(self) -> str:
-        return ",".join(self._stream.topics)
-
-    def _table_name(self) -> str:
-        (table,) = self._stream.tables
-        topics = self._stream.topics
-        if "{topic}" in table.table and len(topics) > 1:
-            raise SettingsRefused(
-                "one stream feeds one table so far: name it in `streams.tables.table` without {topic}"
+        """Returns when stopped or drained. A stream that ends with an error leaves the others running; what it
+        raised is raised here when all have ended."""
+        self._streams = [
+            Stream(
+                self.settings,
+                stream,
+                self.spark,
+                self.connection,
+                self.watch,
+                self.scratch,
+                self.drain,
+                self.accept_changes,
+                self.stop,
             )
-        name = table.table.replace("{topic}", topics[0])
-        try:
-            return identifier(name)
-        except ValueError as refusal:
-            raise SettingsRefused(
-                f"{name!r} can't be a table's name, it {refusal}: set `streams.tables.table`"
-            ) from None
-
-    def _checkpoint(self, epoch: int) -> Path:
-        """Scratch: a checkpoint that is used again would silently override where we start."""
-        folder = self.scratch / f"checkpoint-{epoch}"
-        rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        return folder
-
-    def _acknowledge(self, source: Kafka) -> Callable[[Offsets], None]:
-        last = [0.0]
-
-        def publish(offsets: Offsets) -> None:
-            if monotonic() - last[0] < self.settings.ledger.batch_every:
-                return
-            last[0] = monotonic()
+            for stream in self.settings.streams
+        ]
+        with ThreadPoolExecutor(len(self._streams), "stream") as threads:
+            running = {threads.submit(stream.run): stream for stream in self._streams}
             try:
-                source.publish(offsets, self.settings.name)
-            except LakehouseError as failure:
-                self.watch.log.warning("group_offsets_not_published", error=str(failure))
+                ended = [self._ended(running[future], future, len(running)) for future in as_completed(running)]
+            except BaseException:
+                self.stop.set()  # an interruption of this thread: those in their own threads end as well
+                raise
+        if failed := [failure for failure in ended if failure]:
+            raise failed[0]
 
-        return publish
-
-    def _expired(self, lake: Lake, place: Place) -> Place:
-        keep = self.settings.ledger.keep_snapshots
-        if place.snapshots < keep:
-            return place
-        try:
-            count = expire(self.spark, place.table, self.settings.name, keep)
-        except Py4JError as failure:  # what has landed has landed; tidying is tried again after the next landing
-            self.watch.log.warning("snapshots_not_expired", table=place.table, error=_first_line(failure))
-            return place
-        self.watch.events.snapshots_expired(table=place.table, count=count)
-        return lake.again(place)
-
-
-def _dead_spec(name: str, files: FileOptions) -> TableSpec:
-    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
-    return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
-
-
-def _reached(goal: Offsets, complete: Offsets) -> bool:
-    return all(complete.get(at, 0) >= offset for at, offset in goal.items())
-
-
-def _end(query: StreamingQuery) -> None:
-    with suppress(StreamingQueryException):  # it is read once more, as query.exception()
-        query.stop()
-
-
-def _explained(failure: BaseException) -> LakehouseError:
-    if isinstance(failure, LakehouseError):
+    def _ended(self, stream: Stream, future: Future[None], streams: int) -> BaseException | None:
+        failure = future.exception()
+        if failure and streams > 1:
+            self.watch.events.stream_failed(stream=stream.name, error=failure)
         return failure
-    again = TryAgain(_first_line(failure))
-    again.__cause__ = failure
-    return again
-
-
-def _first_line(failure: BaseException) -> str:
-    """The sentence of a Java exception without its stack."""
-    text = "\n".join(str(each) for each in (failure, getattr(failure, "_stackTrace", None)) if each)
-    caused = re.findall(r"(?:^|Caused by): ([\w.$]+: [^\n]+)", text, re.MULTILINE)
-    return " ".join((caused[-1] if caused else text or type(failure).__name__).splitlines()[0].split())[:300]

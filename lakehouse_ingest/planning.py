@@ -1,24 +1,32 @@
 """What a table should look like: from the settings, from the table itself, or from the first records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.columns import (
     EVENT_TIME,
+    MEETS,
+    NO_NAME,
     SOURCE_TYPE,
     TAKEN,
+    TOO_MANY,
     ColumnPlan,
+    Refused,
+    are_names,
     declared,
     from_table,
-    inferred,
+    named,
     to_iceberg,
+    width,
 )
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.formats import json_object
-from lakehouse_ingest.records import SOURCE
+from lakehouse_ingest.records import FAULT, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan, unit_of
 from lakehouse_ingest.tables import Column, Partition, Sort, TableSpec, TableState
@@ -29,6 +37,9 @@ USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
 FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
 GUESSED = "guessed "  # before a unit that the magnitude told
 
+Fields = Sequence[tuple[str, T.DataType]]
+Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -36,6 +47,15 @@ class Planned:
 
     plan: TablePlan
     settled: bool = True
+    refused: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What a batch brings that its table has no column for."""
+
+    columns: list[tuple[str, Column]]  # each with the path of what it is added to; "" is the table
+    refused: tuple[Refused, ...]
 
 
 def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan, ...]:
@@ -51,6 +71,10 @@ def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan,
         )
     if EVENT_TIME in names and settings.event_time not in (None, EVENT_TIME):
         raise SettingsRefused(f"the column name {EVENT_TIME} is taken by the time found in {settings.event_time}")
+    if columns and settings.hints:
+        raise SettingsRefused(f"`hints` are for columns taken from the data, and those of table {table} are declared")
+    for field, kind in settings.hints.items():
+        declared(field, kind, required=False)
     return columns
 
 
@@ -70,36 +94,53 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
     )
     types = {column.name: column for column in found}
     for column in declared_columns:
-        there = types.get(column.name)
-        if there and column.name != EVENT_TIME and there.iceberg.replace(" ", "") != column.iceberg.replace(" ", ""):
-            raise TableChanged(
-                f"the column {column.name} of {state.name} is {there.iceberg}, the settings say {column.iceberg}:"
-                " change the settings, or name another table"
-            )
+        _check_type(state.name, types.get(column.name), column)
     return TablePlan(
         state.name,
-        declared_columns or found,
+        declared_columns or tuple(_as_hinted(state.name, column, settings) for column in found),
         field or None,
         unit.removeprefix(GUESSED),
         not unit.startswith(GUESSED),
     )
 
 
-def plan_from_records(table: str, settings: TableSettings, records: DataFrame) -> Planned:
-    """Looks at the records of the first batch: their fields unless declared, and the unit of their event times."""
+def _as_hinted(table: str, there: ColumnPlan, settings: TableSettings) -> ColumnPlan:
+    if there.field not in settings.hints or there.name == EVENT_TIME:
+        return there
+    column = declared(there.field, settings.hints[there.field], required=False)
+    _check_type(table, there, column)
+    return replace(column, name=there.name, required=there.required)
+
+
+def _check_type(table: str, there: ColumnPlan | None, wanted: ColumnPlan) -> None:
+    if there is None or there.name == EVENT_TIME:
+        return
+    if there.iceberg.replace(" ", "") != wanted.iceberg.replace(" ", ""):
+        raise TableChanged(
+            f"the column {there.name} of {table} is {there.iceberg}, the settings say {wanted.iceberg}:"
+            " change the settings, or name another table"
+        )
+
+
+def plan_from_records(
+    table: str, settings: TableSettings, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
+) -> Planned:
+    """From the first batch: the columns unless declared, and the unit of the event times."""
     columns = plan_from_settings(table, settings)
+    refused: tuple[Refused, ...] = ()
     if not columns:
-        fields = [(name, text) for name, kind in json_object.infer(records) if (text := to_iceberg(kind))]
-        names = [name for name, _ in fields]
+        wanted = _wanted(fields, rows, settings)
+        names = [column.field for column in wanted]
         event_time = _event_time_field(settings, names)
-        columns = inferred(fields, () if event_time == EVENT_TIME else (EVENT_TIME,))
-        if not columns:
+        if not wanted:
             return Planned(TablePlan(table, (), None, "iso"), settled=False)
         if event_time is not None and event_time not in names:
             known = ", ".join(names[:20])
             raise SettingsRefused(
                 f"`event_time` names {event_time}, and no record so far has such a field; there are {known}"
             )
+        taken, room = () if event_time == EVENT_TIME else (EVENT_TIME,), settings.max_columns
+        columns, refused = _columns(wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
     event_time = _event_time_field(settings, [column.field for column in columns])
     # As text, whatever it is: a column of that name becomes the time itself.
     columns = tuple(
@@ -107,9 +148,10 @@ def plan_from_records(table: str, settings: TableSettings, records: DataFrame) -
         for column in columns
     )
     if event_time is None or settings.event_time_unit != "auto":
-        return Planned(TablePlan(table, columns, event_time, settings.event_time_unit))
-    unit = unit_of(json_object.decode(records, columns), event_time)
-    return Planned(TablePlan(table, columns, event_time, unit or "ms", unit_was_told=False), settled=unit is not None)
+        return Planned(TablePlan(table, columns, event_time, settings.event_time_unit), refused=refused)
+    unit = unit_of(json_object.decode(rows, columns), event_time)
+    plan = TablePlan(table, columns, event_time, unit or "ms", unit_was_told=False)
+    return Planned(plan, settled=unit is not None, refused=refused)
 
 
 def _event_time_field(settings: TableSettings, names: Sequence[str]) -> str | None:
@@ -161,33 +203,122 @@ def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> li
     return [("", column) for column in spec(plan, settings).columns if column.name not in there]
 
 
-def new_fields(plan: TablePlan, records: DataFrame) -> list[tuple[str, Column]]:
-    """Columns for fields that these records have and the table lacks, nested ones too; runs over the records."""
-    known = {column.field: column for column in plan.columns}
-    taken = {EVENT_TIME, *(column.name for column in plan.columns)}
-    found: list[tuple[str, Column]] = []
-    for name, kind in json_object.infer(records):
-        column = known.get(name)
-        if column is not None:
-            found += _nested(column.name, T.DataType.fromDDL(column.spark), kind)
-        elif text := to_iceberg(kind):
-            (new,) = inferred([(name, text)], taken)
-            taken.add(new.name)
-            found.append(("", Column(new.name, text, doc=new.doc)))
+# -- columns from the data --------------------------------------------------------------------------------
+
+
+def _wanted(fields: Fields, rows: DataFrame, settings: TableSettings) -> list[ColumnPlan]:
+    """A column for each field that tells its type, still under the field's own name."""
+    mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and name not in settings.hints]
+    usual = json_object.usual(rows, mixed) if mixed else {}
+    found = []
+    for name, kind in fields:
+        if name in settings.hints:
+            found.append(declared(name, settings.hints[name], required=False))
+        elif text := to_iceberg(usual.get(name, kind)):
+            found.append(ColumnPlan(name, name, text))
     return found
 
 
-def _nested(path: str, there: T.DataType, seen: T.DataType) -> list[tuple[str, Column]]:
+def _columns(
+    wanted: Sequence[ColumnPlan],
+    rows: DataFrame,
+    settings: TableSettings,
+    event_time: str | None,
+    taken: Iterable[str],
+    room: int,
+    *,
+    refuse_names: bool,
+) -> tuple[tuple[ColumnPlan, ...], tuple[Refused, ...]]:
+    first = {event_time, *settings.hints}  # they have room and their names before all others
+    ordered = sorted(wanted, key=lambda column: column.field not in first)
+    columns, refused = named(ordered, taken, room, settings.hints, refuse=refuse_names)
+    # The event time itself stays as it was written: it may be a date today and a number tomorrow.
+    texts = [column.field for column in columns if column.iceberg == "string" and column.field not in first]
+    times = json_object.times(rows, texts) if texts and settings.infer_times else {}
+    return tuple(replace(each, iceberg=times.get(each.field, each.iceberg)) for each in columns), refused
+
+
+def new_fields(
+    plan: TablePlan, settings: TableSettings, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
+) -> Growth:
+    """Columns for fields that these rows have and the table lacks, nested ones too."""
+    known = {column.field: column for column in plan.columns}
+    growing = {
+        field: column for field, column in known.items() if "struct<" in column.iceberg and field not in settings.hints
+    }
+    if any(_hides(_spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
+        # A value of another kind hides what is new beside it. Its record is a dead letter, so the others tell.
+        fields = json_object.infer(json_object.decode(rows, plan.columns).where(F.col(FAULT).isNull()))
+    room = settings.max_columns - sum(width(column.iceberg) for column in plan.columns)
+    within, refused = _within(growing, fields, room)
+    room -= sum(width(column.type) for _, column in within)
+    wanted = _wanted([field for field in fields if field[0] not in known], rows, settings)
+    taken = (EVENT_TIME, *(column.name for column in plan.columns))
+    columns, more = _columns(wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
+    new = [("", Column(each.name, each.iceberg, doc=each.doc)) for each in columns]
+    return Growth([*within, *new], (*refused, *more))
+
+
+def _within(
+    growing: Mapping[str, ColumnPlan], fields: Fields, room: int
+) -> tuple[list[tuple[str, Column]], list[Refused]]:
+    """New fields of objects that have a column already."""
+    found: list[tuple[str, Column]] = []
+    refused: list[Refused] = []
+    used: dict[Where, set[str]] = {}
+    for field, kind in fields:
+        if field not in growing:
+            continue
+        for where, siblings, name, new in _news((field,), _spark_type(growing[field].spark), kind):
+            if (text := to_iceberg(new)) is None:
+                continue
+            text = text if width(text) <= room else "string"
+            taken = used.setdefault(where, {each.casefold() for each in siblings})
+            if why := _why_not(name, taken, room):
+                refused.append(Refused(where, name, why))
+                continue
+            path = ".".join((growing[field].name, *(key or "element" for key in where[1:])))
+            found.append((path, Column(name, text)))
+            taken.add(name.casefold())
+            room -= width(text)
+    return found, refused
+
+
+def _why_not(name: str, taken: Collection[str], room: int) -> str | None:
+    if not are_names([name]):
+        return NO_NAME
+    if name.casefold() in taken:
+        return MEETS
+    return None if room > 0 else TOO_MANY
+
+
+def _news(where: Where, there: T.DataType, seen: T.DataType) -> Iterator[tuple[Where, list[str], str, T.DataType]]:
+    """Of each field that is new in an object: where this is, what it has already, and the field."""
     match there, seen:
         case T.ArrayType(), T.ArrayType():
-            return _nested(f"{path}.element", there.elementType, seen.elementType)
+            yield from _news((*where, None), there.elementType, seen.elementType)
         case T.StructType(), T.StructType():
-            inner: Mapping[str, T.DataType] = {field.name: field.dataType for field in there.fields}
-            found: list[tuple[str, Column]] = []
+            inner = {field.name: field.dataType for field in there.fields}
             for field in seen.fields:
                 if field.name in inner:
-                    found += _nested(f"{path}.{field.name}", inner[field.name], field.dataType)
-                elif text := to_iceberg(field.dataType):
-                    found.append((path, Column(field.name, text)))
-            return found
-    return []
+                    yield from _news((*where, field.name), inner[field.name], field.dataType)
+                else:
+                    yield where, there.names, field.name, field.dataType
+
+
+def _hides(there: T.DataType, seen: T.DataType) -> bool:
+    """Whether an object's fields can't be told, because in other records something else is in its place."""
+    match there, seen:
+        case T.StructType() | T.ArrayType(), T.VariantType():
+            return True
+        case T.ArrayType(), T.ArrayType():
+            return _hides(there.elementType, seen.elementType)
+        case T.StructType(), T.StructType():
+            inner = {field.name: field.dataType for field in there.fields}
+            return any(_hides(inner[field.name], field.dataType) for field in seen.fields if field.name in inner)
+    return False
+
+
+@cache
+def _spark_type(text: str) -> T.DataType:
+    return T.DataType.fromDDL(text)  # asks the JVM

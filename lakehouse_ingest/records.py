@@ -9,6 +9,7 @@ RECORD = "_record"  # struct: what the source gave, untouched
 DATA = "_data"  # struct: the decoded fields
 FAULT = "_fault"  # struct: why this row can't land, or null
 SOURCE = "_source"  # struct in every table: the coordinates of the record that a row came from
+ROUTE = "_route"  # text: the table that the record goes to, as `routing` writes it; null: to none
 
 
 class Reason(StrEnum):
@@ -22,6 +23,10 @@ class Reason(StrEnum):
     OUT_OF_RANGE = "out_of_range"
     MISSING = "missing_field"
     EVENT_TIME = "wrong_event_time"
+    NO_COLUMN = "no_column"  # a field that may not become one: too many, or a name that meets another
+    NO_TABLE = "no_table"  # no entry of the settings takes it, or its type can't be found
+    TOO_MANY_TABLES = "too_many_tables"
+    NAME_TAKEN = "name_taken"  # the table that it should go to belongs to another topic or type
 
 
 TopicPartition = tuple[str, int]
@@ -39,13 +44,6 @@ class Range:
     def __len__(self) -> int:
         return sum(self.end[at] - self.start[at] for at in self.end)
 
-    def after(self, held: Offsets) -> "Range":
-        """What is left of the range for a table that already holds `held`."""
-        return Range(
-            {at: min(max(start, held.get(at, start)), self.end[at]) for at, start in self.start.items()},
-            self.end,
-        )
-
 
 @dataclass(frozen=True)
 class Token:
@@ -62,7 +60,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a landing left behind in one table; no snapshot where the batch had nothing for it."""
+    """What a landing left behind in one table; no snapshot where there was nothing for it."""
 
     table: str
     snapshot: int | None = None

@@ -122,6 +122,11 @@ def _options(
         "spark.sql.session.timeZone": "UTC",
         # Fields that differ only by case are two fields.
         "spark.sql.caseSensitive": "true",
+        # A key that comes twice has its last value, in a variant as in a column.
+        "spark.sql.variant.allowDuplicateKeys": "true",
+        # Where each column of an expression stands in our code, looked up thousands of times a batch.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.scheduler.mode": "FAIR",  # between streams; see `stream`
         # With no trigger interval an idle query asks the broker for its ends this often.
         "spark.sql.streaming.pollingDelay": "100ms",
         # The offset log is read once, in the batch that it belongs to, with the entry before.

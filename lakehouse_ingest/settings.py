@@ -9,10 +9,19 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from lakehouse_ingest.errors import SettingsRefused
 
@@ -57,6 +66,25 @@ def identifier(value: str) -> str:
     return value
 
 
+def regex(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as failure:
+        raise ValueError(f"should be a regular expression: {failure}") from None
+    return value
+
+
+def type_from(value: str) -> str:
+    if not re.fullmatch(r"key|header:.+|field:[^.]+(\.[^.]+)*", value):
+        raise ValueError("should be field:path.to.it, header:name or key")
+    return value
+
+
+def template(value: str) -> str:
+    identifier(value.replace("{topic}", "x").replace("{type}", "x"))
+    return value
+
+
 def without_login(value: Any) -> Any:
     return re.sub(r"(?<=://)[^/@\s]+@", f"{HIDDEN}@", value) if isinstance(value, str) else value
 
@@ -70,6 +98,9 @@ Size = Annotated[int, BeforeValidator(size)]
 Word = Annotated[str, AfterValidator(word)]
 Identifier = Annotated[str, AfterValidator(identifier)]
 Dotted = Annotated[str, AfterValidator(dotted)]
+Regex = Annotated[str, AfterValidator(regex)]
+TypeFrom = Annotated[str, AfterValidator(type_from)]
+Template = Annotated[str, AfterValidator(template)]
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns", "iso"]
 
@@ -113,8 +144,19 @@ class ColumnSettings(Model):
 
 
 class TableSettings(Model):
-    table: str = Field(default="{topic}", description="name of the table; {topic} stands for the topic")
+    topics: tuple[str, ...] = Field(default=(), description="only records of these topics; none: of any")
+    types: tuple[str, ...] = Field(default=(), description="only records of these types; none: of any")
+    table: Template = Field(
+        default="{topic}", description="name of the table; {topic} and {type} stand for those of the record"
+    )
     columns: tuple[ColumnSettings, ...] = Field(default=(), description="declared columns; none: taken from the data")
+    hints: Mapping[str, str] = Field(default={}, description="types of fields whose columns are taken from the data")
+    infer_times: bool = Field(
+        default=True, description="text that is a date, or a time with its zone, in all records becomes one"
+    )
+    max_columns: int = Field(
+        default=1_000, gt=0, le=10_000, description="records with a field beyond so many columns become dead letters"
+    )
     event_time: str | None = Field(
         default=None,
         description="field that holds the event time; absent: ts_ms if there is one, else the record's timestamp",
@@ -130,8 +172,24 @@ class TableSettings(Model):
 
 
 class StreamSettings(Model):
+    name: Word | None = Field(
+        default=None, description="with several streams each but one needs a name: its identity in the ledger"
+    )
     topics: tuple[str, ...] = Field(min_length=1)
     format: Literal["json"] = "json"
+    type_from: TypeFrom | None = Field(
+        default=None, description="where a record says what it is: field:path.to.it, header:name, or key"
+    )
+    keep_types: Regex | None = Field(
+        default=None, description="regular expression; records of other types are counted as filtered, and not kept"
+    )
+    max_tables: int = Field(default=100, gt=0, le=10_000, description="tables that this stream may make")
+    names: Literal["tell_apart", "refuse"] = Field(
+        default="tell_apart", description="what becomes of topics, types or fields whose names meet in a table's name"
+    )
+    on_error: Literal["log", "raise", "ignore"] = Field(
+        default="log", description="a record that can't land: to the dead letters, stop at it, or discard and count it"
+    )
     every: Seconds = Field(
         default=5.0, description="land at the latest so long after the last landing; 0s: as fast as it goes"
     )
@@ -139,7 +197,32 @@ class StreamSettings(Model):
     max_records: int = Field(
         default=1_000_000, gt=0, description="land as soon as so many wait; never more in one batch"
     )
-    tables: tuple[TableSettings, ...] = Field((TableSettings(),), min_length=1, max_length=1)
+    tables: tuple[TableSettings, ...] = Field(
+        (TableSettings(),), min_length=1, description="tried in order; a record that none takes is a dead letter"
+    )
+
+    @model_validator(mode="after")
+    def _names_its_types(self) -> Self:
+        needs_types = [each.table for each in self.tables if each.types or "{type}" in each.table]
+        if (needs_types or self.keep_types) and not self.type_from:
+            raise ValueError(
+                "should say with `type_from` where a record's type is found, for "
+                + (f"the table {needs_types[0]}" if needs_types else "`keep_types`")
+            )
+        named = [each.table for each in self.tables if "{" not in each.table]
+        if twice := next((name for name in named if named.count(name) > 1), None):
+            raise ValueError(f"should name the table {twice} once, with all its `topics` and `types`")
+        return self
+
+
+def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...]:
+    # The one without a name has the pipeline's: so a second stream changes nothing for the first.
+    names = [stream.name for stream in streams]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ValueError(f"should have a name each, and {twice} is there twice")
+    if names.count(None) > 1:
+        raise ValueError("should have a `name` each, but for one of them")
+    return streams
 
 
 class LedgerSettings(Model):
@@ -182,7 +265,7 @@ class Settings(Model):
     name: Word = Field(description="the pipeline's identity in the ledger; absent: the only topic's name")
     catalog: CatalogSettings = CatalogSettings()
     source: SourceSettings = SourceSettings()
-    streams: tuple[StreamSettings, ...] = Field(min_length=1, max_length=1)
+    streams: Annotated[tuple[StreamSettings, ...], AfterValidator(told_apart)] = Field(min_length=1)
     dead_letters: DeadLetterSettings = DeadLetterSettings()
     ledger: LedgerSettings = LedgerSettings()
     retry: RetrySettings = RetrySettings()
@@ -275,6 +358,8 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
                 merged[key] = _merge(below, value)
             case [Mapping() as below], [Mapping() as above] if key in ("streams", "tables"):  # the only ones
                 merged[key] = [_merge(below, above)]
+            case [_, _, *_], [Mapping()] if key in ("streams", "tables"):
+                raise SettingsRefused(f"the settings have several `{key}`: what is to change in one stands in the file")
             case _:
                 merged[key] = value
     return merged

@@ -1,9 +1,10 @@
-"""Keeps a stream's table in step with its settings and its data, and our place on it."""
+"""Keeps a table in step with its settings and its data, and our place on it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 
 from lakehouse_ingest import planning
 from lakehouse_ingest.errors import SettingsRefused
@@ -12,62 +13,67 @@ from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.tables import Column, Lake, Place, TableState
 from lakehouse_ingest.writers.iceberg import FileOptions
 
+Fields = Sequence[tuple[str, T.DataType]]
+
 
 @dataclass
 class Landing:
-    """One table of the stream: where we stand on it, and how its files are written."""
+    """One table: where we stand on it, and how its files are written."""
 
     place: Place
     files: FileOptions
 
 
+@dataclass
 class TableKeeper:
     """One table, made when its first records tell what it should be."""
 
-    def __init__(
-        self,
-        lake: Lake,
-        name: str,
-        settings: TableSettings,
-        epoch: int,
-        changed: Callable[[str, list[str]], None],
-    ) -> None:
-        self.name = name
-        self.landing: Landing | None = None
-        self._lake, self._settings, self._epoch, self._changed = lake, settings, epoch, changed
-        self._plan: Planned | None = None
-        planning.plan_from_settings(name, settings)  # refused now, not at the first record
-        planning.partitions_of(settings)
-        if state := lake.find(name):
-            self._adopt(state)
+    lake: Lake
+    name: str
+    settings: TableSettings
+    epoch: int
+    changed: Callable[[str, list[str]], None]
+    refuse_names: bool = False  # fields whose names meet, instead of telling them apart
+    origin: Mapping[str, str] | None = None  # properties that say what its name was made of
+    landing: Landing | None = None
+    _plan: Planned | None = None
 
     @property
-    def looks_at_records(self) -> bool:
-        """Whether a batch is read more than once: undeclared columns follow the data, and a first batch tells."""
-        return not self._settings.columns or self.landing is None
+    def settled(self) -> bool:
+        """Whether no record has to be looked at to know what the table is like."""
+        return self.landing is not None and bool(self.settings.columns)
 
-    def plan(self, records: DataFrame) -> tuple[Planned, Landing | None]:
+    def plan(self, fields: Fields, records: DataFrame) -> Planned:
+        """What the records are to look like, whose fields these are; `records` are looked at where they don't tell."""
         if self._plan is None:
-            planned = planning.plan_from_records(self.name, self._settings, records)
-            if not planned.settled:
-                return planned, None
-            self._adopt(self._lake.create(planning.spec(planned.plan, self._settings)))
-        elif not self._settings.columns and (added := planning.new_fields(self._plan.plan, records)):
-            self._take(self._add(added))
-        assert self._plan is not None
-        return self._plan, self.landing
+            first = planning.plan_from_records(
+                self.name, self.settings, fields, records, refuse_names=self.refuse_names
+            )
+            if not first.settled:
+                return first
+            spec = planning.spec(first.plan, self.settings)
+            spec = replace(spec, properties={**spec.properties, **(self.origin or {})})
+            self.adopt(self.lake.create(spec))
+            assert self._plan is not None
+            return replace(self._plan, refused=first.refused)
+        if self.settings.columns:
+            return self._plan
+        growth = planning.new_fields(self._plan.plan, self.settings, fields, records, refuse_names=self.refuse_names)
+        if growth.columns:
+            self._take(self._add(growth.columns))
+        return replace(self._plan, refused=growth.refused)
 
-    def _adopt(self, state: TableState) -> None:
+    def adopt(self, state: TableState, place: Place | None = None) -> None:
         """Use a table that is there, whoever made it; refuse it before anything is written."""
-        planning.check_layout(state, self._settings)
+        planning.check_layout(state, self.settings)
         self._take(state)
         assert self._plan is not None
-        if added := planning.additions(state, self._plan.plan, self._settings):
+        if added := planning.additions(state, self._plan.plan, self.settings):
             self._take(self._add(added))
-        self.landing = Landing(self._lake.open(self.name, self._epoch), FileOptions.of(self._settings))
+        self.landing = Landing(place or self.lake.open(self.name, self.epoch), FileOptions.of(self.settings))
 
     def _take(self, state: TableState) -> None:
-        plan = planning.plan_from_table(state, self._settings)
+        plan = planning.plan_from_table(state, self.settings)
         if plan is None:
             raise SettingsRefused(
                 f"the table {self.name} does not say how its event times are written: set `event_time_unit`"
@@ -76,7 +82,7 @@ class TableKeeper:
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 
-    def _add(self, columns: list[tuple[str, Column]]) -> TableState:
-        state = self._lake.add_columns(self.name, columns)
-        self._changed(self.name, [f"+ {'.'.join(filter(None, (path, new.name)))} {new.type}" for path, new in columns])
+    def _add(self, columns: Sequence[tuple[str, Column]]) -> TableState:
+        state = self.lake.add_columns(self.name, columns)
+        self.changed(self.name, [f"+ {'.'.join(filter(None, (path, new.name)))} {new.type}" for path, new in columns])
         return state

@@ -5,10 +5,12 @@ To open it is to drop the branches of earlier starts, and a publication requires
 it was staged: from then on no earlier writer can move main, whenever it wakes up.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass
 
 import catalog
 from catalog import Column, Connection, Partition, Sort, TableSpec, TableState
@@ -25,9 +27,10 @@ from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Offsets
 
 # The values that cross this door.
-__all__ = ["Column", "Connection", "Lake", "Partition", "Place", "Sort", "TableSpec", "TableState"]
+__all__ = ["Column", "Connection", "Lake", "Partition", "Place", "Registered", "Sort", "TableSpec", "TableState"]
 
 PUBLISH_TRIES = 8
+TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,6 @@ class Place:
     uuid: str = ""
     schema: int = 0
     snapshots: int = 0
-    loose: Offsets = field(default_factory=dict)  # where branches of earlier starts had got to, published or not
 
     @property
     def epoch(self) -> int:
@@ -52,6 +54,15 @@ class Place:
     @property
     def held(self) -> Offsets:
         return self.mark.held() if self.mark else {}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Which table it is, and whose: the topic and the type that its name was made of."""
+
+    uuid: str
+    topic: str = ""
+    type: str = ""
 
 
 class Lake:
@@ -88,6 +99,43 @@ class Lake:
         with _explained():
             return catalog.add_columns(self._lake, table, columns)
 
+    # -- the tables of a pipeline -------------------------------------------------------------------------
+
+    def registered(self, record: str) -> dict[str, "Registered"]:
+        """The tables that this pipeline has landed in, or was about to, as the batch record's properties say."""
+        state = self.find(record)
+        prefix = self._registered_as("")
+        return {
+            key.removeprefix(prefix): Registered(**json.loads(text))
+            for key, text in (state.properties if state else {}).items()
+            if key.startswith(prefix)
+        }
+
+    def register(self, record: str, tables: Mapping[str, "Registered"]) -> None:
+        """Before the first row lands in a table: a start has to know them all."""
+        if not tables:
+            return
+        texts = {self._registered_as(name): json.dumps(asdict(each)) for name, each in tables.items()}
+        with _explained():
+            catalog.set_properties(self._lake, record, texts)
+
+    def knows(self, table: str) -> bool:
+        """Whether a start of this pipeline has ever come so far as to leave its mark or its branch there."""
+        return self._newest_epoch(table) > 0
+
+    def known_in(self, namespace: str) -> dict[str, "Registered"]:
+        """The tables of a namespace that know this pipeline, whatever the batch record says."""
+        with _explained():
+            names = catalog.names_in(self._lake, namespace)
+        states = {name: state for name in names if (state := self.find(name)) and self._newest_of(state)}
+        return {
+            name: Registered(state.uuid, state.properties.get(TOPIC, ""), state.properties.get(TYPE, ""))
+            for name, state in states.items()
+        }
+
+    def _registered_as(self, table: str) -> str:
+        return f"{ledger.PREFIX}table.{self._pipeline}.{table}"
+
     # -- our place ----------------------------------------------------------------------------------------
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
@@ -122,6 +170,11 @@ class Lake:
         if place.branch not in state.refs or newest > place.epoch:
             raise Superseded(_superseded(self._pipeline, newest))
 
+    def open_all(self, tables: Sequence[str], epoch: int, threads: Executor) -> dict[str, Place]:
+        """Our places on those of these tables that are there."""
+        there = [name for name, state in zip(tables, threads.map(self.find, tables), strict=True) if state]
+        return dict(zip(there, threads.map(lambda name: self.open(name, epoch), there), strict=True))
+
     def open(self, table: str, epoch: int) -> Place:
         """Take our place on a table as of this epoch; whoever stood there before is shut out."""
         branch = _branch(self._pipeline, epoch)
@@ -137,13 +190,7 @@ class Lake:
                 raise Superseded(_superseded(self._pipeline, newest))
             if lower := [ref for number, ref in now.items() if number < epoch]:
                 state = catalog.drop_branches(self._lake, table, lower)
-        loose = ledger.highest(
-            mark.next
-            for ref in older.values()
-            if (snapshot := before.snapshots.get(before.refs[ref]))
-            and (mark := ledger.from_summary(snapshot.summary, self._pipeline))
-        )
-        return replace(self._place(table, branch, state), loose=loose)
+        return self._place(table, branch, state)
 
     def _place(self, table: str, branch: str, state: TableState) -> Place:
         summaries = [snapshot.summary for snapshot in state.ancestors()]

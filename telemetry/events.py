@@ -28,13 +28,21 @@ class Events:
         files: Mapping[str, int] = NONE,
         trimmed: int = 0,
         filtered: int = 0,
-        discarded: int = 0,
+        discarded: Mapping[str, int] = NONE,
         freshness_s: float | None = None,
+        note: str = "",
     ) -> None:
-        """`landed` and `files` by table, `dead` by reason."""
+        """`landed` and `files` by table, `dead` and `discarded` by reason; `note`: why the counts do not add up."""
         at = {"pipeline": self._pipeline, "stream": stream}
-        say = self._log.warning if dead or discarded else self._log.info
-        counts = {"dead": dict(dead), "trimmed": trimmed, "filtered": filtered, "discarded": discarded}
+        # What is discarded is gone for good, whoever asked for it.
+        say = self._log.error if discarded else self._log.warning if dead or note else self._log.info
+        counts = {
+            "dead": dict(dead),
+            "trimmed": trimmed,
+            "filtered": filtered,
+            "discarded": dict(discarded),
+            "note": note,
+        }
         say(
             "batch_landed",
             stream=stream,
@@ -50,9 +58,10 @@ class Events:
         tell.record("lakehouse.batch.duration", duration_s, **at)
         for table, rows in landed.items():
             tell.count("lakehouse.records", rows, table=table, outcome="landed", **at)
-        for reason, rows in dead.items():
-            tell.count("lakehouse.records", rows, outcome="dead", reason=reason, **at)
-        for outcome, rows in (("trimmed", trimmed), ("filtered", filtered), ("discarded", discarded)):
+        for outcome, reasons in (("dead", dead), ("discarded", discarded)):
+            for reason, rows in reasons.items():
+                tell.count("lakehouse.records", rows, outcome=outcome, reason=reason, **at)
+        for outcome, rows in (("trimmed", trimmed), ("filtered", filtered)):
             if rows:
                 tell.count("lakehouse.records", rows, outcome=outcome, **at)
         for table, count in files.items():
@@ -70,6 +79,11 @@ class Events:
         self._log.warning("retrying", stream=stream, attempt=attempt, wait_s=round(wait_s, 1), error=_sentence(error))
         cause = type(error).__qualname__
         self._telemetry.count("lakehouse.restarts", pipeline=self._pipeline, stream=stream, cause=cause)
+
+    def stream_failed(self, *, stream: str, error: BaseException) -> None:
+        """A stream has ended for good; the others of the pipeline go on."""
+        self._log.error("stream_failed", stream=stream, error=_sentence(error))
+        self._count_error(error)
 
     def commit_retried(self, *, table: str, attempt: int, error: BaseException) -> None:
         self._log.warning("commit_retried", table=table, attempt=attempt, error=_sentence(error))

@@ -55,7 +55,7 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{record}",
         (*STREAM, "table", "outcome", "reason"),
-        "Where records went: landed, dead, trimmed, filtered or discarded; reason for the dead ones",
+        "Where records went: landed, dead, trimmed, filtered or discarded; reason for the dead and discarded",
     ),
     Instrument("lakehouse.errors", "counter", "{error}", ("pipeline", "error.type"), "Errors, by class"),
     _seconds("lakehouse.batch.duration", STREAM, "From the start of a batch to its acknowledgement"),

@@ -1,45 +1,95 @@
 """One JSON object a record, parsed by Spark in native columns.
 
 A number becomes text where the column is text; nothing else is converted: "12" is not a number, 1.0 is
-not an integer, and such a record is set aside. NaN is taken as a number, as Python writes it.
+not an integer, and such a record is set aside. NaN is taken as a number, as Python writes it. Of a key that
+comes twice the last value counts. What is nested more than 200 levels deep is not read.
+
+Where no columns are declared they follow the data, in the batch that brings them:
+
+- a field with a hint has the hint's type, from its first appearance on, and grows no fields within;
+- integers are long, beyond 64 bits decimal(38,0); numbers with a fraction or an exponent, or beyond 38 digits, double;
+- booleans are boolean, text is string; a new field of the record whose every text is a date (2024-05-06) is date,
+  and one whose every text is a time with its zone (2024-05-06T07:08:09Z) timestamptz; the event time stays text;
+- a list is list<...> of what all its elements have in common, an object struct<...> of its fields;
+- a field that has been only null, [] or {} has no column yet: nothing is lost without one;
+- a field of the record that is of one kind in 90 % of its values has that kind, and the other records become dead
+  letters; where kinds are mixed more evenly, or mixed within lists and objects, it is string: JSON text;
+- JSON text as well are an object with an empty key, one with a dot, or two that differ only by case, whatever lies
+  below 20 levels, and an object or list with more fields than `max_columns` leaves room for;
+- a column has a readable name (see `names`), its doc string the key; fields of objects keep their keys as names;
+- a column never changes its type: a value that does not fit it is a dead letter. So is a record with a value in a
+  field that may get no column: the table has `max_columns`, those within objects counted, or its name is taken.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.columns import ColumnPlan
+from lakehouse_ingest.columns import ColumnPlan, Refused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
-from lakehouse_ingest.shaping import USUAL_SHARE, faulty
+from lakehouse_ingest.shaping import USUAL_SHARE, faulty, is_date, is_time
 
 STAGE = "decode"
 BROKEN = "_broken"
+# One half of a pair that stands for a character beyond 16 bits, alone: it lands as "?", and Spark can't tell the
+# types of an object with such a key.
+HALF = (
+    r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
+)
 SPACES = " \t\r\n"  # to JSON
-OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN, "allowSingleQuotes": "false"}
+LEVELS = 200  # a parser's stack goes deeper, but Spark describes what it has seen in JSON of three levels for one
+DEEPEST = 20  # levels of a column; what lies deeper keeps its JSON text
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": BROKEN,
+    "allowSingleQuotes": "false",
+    "dateFormat": "yyyy-MM-dd",  # without it a time is a date as well, and a number in quotes one since 1970
+    "maxNestingDepth": str(LEVELS),
+}
+WRAPPED = {**OPTIONS, "maxNestingDepth": str(LEVELS + 2)}
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
 
 
-def decode(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
-    """Adds the decoded fields, or a fault."""
-    text = F.col(RECORD)["value"].cast("string")
+def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Refused] = ()) -> DataFrame:
+    """Adds the decoded fields, or a fault; one for each record with a value in a field that is refused."""
+    text = _text()
     fields = _fields(columns, _read_as) or f"{BROKEN} string"
     # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
     # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
     wrapped = F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
-    parsed = rows.withColumn("_parsed", F.from_json(wrapped, f"_ array<struct<{fields}>>, {BROKEN} string", OPTIONS))
+    parsed = rows.withColumn("_parsed", F.from_json(wrapped, f"_ array<struct<{fields}>>, {BROKEN} string", WRAPPED))
     found, broken = F.col("_parsed")["_"], F.col("_parsed")[BROKEN]
     one = F.get(found, F.lit(0))  # unlike [0] it does not raise on an empty list
     fault = (
         F.when(text.isNull() | (F.btrim(text, F.lit(SPACES)) == ""), _fault(Reason.EMPTY, "the value is empty"))
         .when(~F.is_valid_utf8(text), _fault(Reason.NOT_TEXT, "the value is not UTF-8"))
+        .when(_has_half(text), _fault(Reason.NOT_TEXT, "half a character, such as \\ud83d without what follows"))
         .when(broken.isNotNull(), _why_broken(text, columns))
         .when(F.size(found) != 2, _fault(Reason.BROKEN, "several JSON values in one record"))  # noqa: PLR2004
         .when(one.isNull(), _fault(Reason.NOT_OBJECT, "null where an object is expected"))
     )
     checks = [_no_decimal(one[column.field], column) for column in columns if _is_decimal(column)]
+    if refused:
+        checks.append(_no_column(text, refused))
     return parsed.select(RECORD, F.coalesce(F.col(FAULT), fault, *checks).alias(FAULT), _data(one, columns).alias(DATA))
+
+
+def _text() -> Column:
+    return F.col(RECORD)["value"].cast("string")
+
+
+def _has_half(text: Column) -> Column:
+    return (text.contains(r"\ud") | text.contains(r"\uD")) & text.rlike(HALF)
+
+
+def _whole(text: Column) -> Column:
+    # Unlike parse_json, by the same options that the columns are read with.
+    return F.from_json(text, "variant", OPTIONS)
 
 
 def _fault(reason: Reason, detail: str | Column) -> Column:
@@ -94,10 +144,11 @@ def _why_broken(text: Column, columns: Sequence[ColumnPlan]) -> Column:
     broken = BROKEN + "_" * max((len(column.field) for column in columns), default=0)  # meets no field
     fitting = _fields((*columns, ColumnPlan(broken, broken, "string")), _read_as)
     read = {
-        "whole": F.try_parse_json(text),
+        "whole": _whole(text),
         "fitting": F.from_json(text, fitting, {**OPTIONS, "columnNameOfCorruptRecord": broken}),
-        "values": F.from_json(text, "map<string, variant>"),
-        "texts": F.from_json(text, "map<string, string>"),
+        "values": F.from_json(text, "map<string, variant>", OPTIONS),
+        "texts": F.from_json(text, "map<string, string>", OPTIONS),
+        "deep": F.length(text) - F.length(F.translate(text, "[{", "")) > LEVELS,
     }
     every = F.struct(*(each.alias(name) for name, each in read.items()))
     return _once(every, lambda found: _reason(found, columns, found["fitting"][broken]))
@@ -111,7 +162,8 @@ def _once(value: Column, then: Callable[[Column], Column]) -> Column:
 def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Column:
     kind = F.schema_of_variant(read["whole"])
     fault = (
-        F.when(kind.isNull(), _fault(Reason.BROKEN, "the value is not JSON"))
+        F.when(kind.isNull() & read["deep"], _fault(Reason.BROKEN, f"not JSON, or more than {LEVELS} levels deep"))
+        .when(kind.isNull(), _fault(Reason.BROKEN, "the value is not JSON"))
         .when(
             ~kind.startswith("OBJECT"),
             _fault(Reason.NOT_OBJECT, F.concat(F.substring(kind, 1, 60), F.lit(" where an object is expected"))),
@@ -156,63 +208,147 @@ def _first_of(misfits: Column) -> Column:
     )
 
 
-def infer(rows: DataFrame) -> list[tuple[str, T.DataType]]:
-    """The fields of these records with the narrowest type that takes all their values; runs over the rows.
+def _no_column(text: Column, refused: Sequence[Refused]) -> Column:
+    """Read again for this alone, and only in batches that bring such a field."""
+    groups: dict[tuple[tuple[str | None, ...], str], list[str]] = defaultdict(list)
+    for each in refused:
+        groups[each.within, each.why].append(each.name)
 
-    A field that is of one kind in nearly all records takes that kind, or one broken record would turn a column
-    of numbers into text for good; where kinds are truly mixed, the field has none in common (variant).
+    def fault(whole: Column) -> Column:
+        found = []
+        for (within, why), names in groups.items():
+            name = _first_held(whole, within, names)
+            path = "".join("[]." if key is None else f"{key}." for key in within).replace(".[]", "[]")
+            detail = F.concat(F.lit(path), F.substring(name, 1, 60), F.lit(f": {why}"))
+            found.append(F.when(name.isNotNull(), _fault(Reason.NO_COLUMN, detail)))
+        return F.coalesce(*found)
+
+    return _once(_whole(text), fault)
+
+
+def _first_held(value: Column, within: Sequence[str | None], names: Sequence[str]) -> Column:
+    """The first of these names under which the object that lies there holds a value, or null."""
+    if within and within[0] is None:
+        elements = F.try_variant_get(value, "$", "array<variant>")
+        held = F.transform(elements, lambda element: _first_held(element, within[1:], names))
+        return F.get(F.array_compact(held), F.lit(0))
+    fields = F.try_variant_get(value, "$", "map<string, variant>")
+    if within:
+        return _first_held(F.try_element_at(fields, F.lit(within[0])), within[1:], names)
+    held = F.map_filter(fields, lambda name, field: name.isin(names) & field.isNotNull() & ~F.is_variant_null(field))
+    return F.get(F.map_keys(held), F.lit(0))
+
+
+# -- what the records hold --------------------------------------------------------------------------------
+
+
+def seen() -> Column:
+    """An aggregate: the fields of all objects and their types, as a text for `fields_of`; null without an object."""
+    text = _text()
+    objects = F.when(F.ltrim(text, F.lit(SPACES)).startswith("{") & ~_has_half(text), _whole(text))
+    return F.nullif(F.schema_of_variant_agg(objects), F.lit("VOID"))
+
+
+def fields_of(seen: str | None, rows: DataFrame | None = None) -> list[tuple[str, T.DataType]]:
+    """The fields that were seen, with the narrowest types that take all their values.
+
+    Where kinds are mixed there is none in common: variant, unless `rows`, looked at again, tell a usual one.
     """
-    value = F.try_parse_json(F.col(RECORD)["value"].cast("string"))
-    objects = rows.select(value.alias("value")).where(F.schema_of_variant("value").startswith("OBJECT"))
-    fields = _described(objects.select(F.schema_of_variant_agg("value")).collect()[0][0])
-    mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and _path(name)]
-    usual = _usual(objects, mixed) if mixed else {}
-    return [(name, usual.get(name, kind)) for name, kind in fields]
+    whole = _kind(_tokens(seen or "VOID"))
+    fields = [(field.name, field.dataType) for field in whole.fields] if isinstance(whole, T.StructType) else []
+    mixed = [name for name, kind in fields if isinstance(kind, T.VariantType)]
+    told = usual(rows, mixed) if rows is not None and mixed else {}
+    return [(name, told.get(name, kind)) for name, kind in fields]
 
 
-def _usual(objects: DataFrame, names: Sequence[str]) -> dict[str, T.DataType]:
-    """For fields of mixed kinds the type of the usual one, if nearly all values are of it."""
-    values = {name: F.try_variant_get("value", _path(name) or "", "variant") for name in names}
-    kinds = {name: F.nullif(_kind(value), F.lit("VOID")) for name, value in values.items()}
-    modes = objects.select(*(F.mode(kind) for kind in kinds.values())).collect()[0]
-    of_mode = {name: kinds[name] == mode for name, mode in zip(names, modes, strict=True)}
-    counted = objects.select(
-        *(F.count_if(of_mode[name]) / F.count(kinds[name]) for name in names),
-        *(F.schema_of_variant_agg(F.when(of_mode[name], values[name])) for name in names),
-    ).collect()[0]
-    shares, types = counted[: len(names)], counted[len(names) :]
+def infer(rows: DataFrame) -> list[tuple[str, T.DataType]]:
+    return fields_of(rows.agg(seen()).collect()[0][0], rows)
+
+
+def usual(rows: DataFrame, names: Collection[str]) -> dict[str, T.DataType]:
+    """Of fields of mixed kinds the type of the usual one, if nearly all values are of it.
+
+    Or one broken record would turn a column of numbers into text for good.
+    """
+    described = F.schema_of_variant("value")
+    word = F.regexp_extract(described, r"^[A-Z]+", 0)
+    kind = F.when(word.isin("BIGINT", "DECIMAL", "DOUBLE"), "NUMBER").otherwise(word)
+    counted = (
+        _entries(rows, names, "variant")
+        .where(described != "VOID")
+        .groupBy("name", kind.alias("kind"))
+        .agg(F.count("*").alias("count"), F.schema_of_variant_agg("value").alias("type"))
+        .collect()
+    )
+    totals: Counter[str] = Counter()
+    for row in counted:
+        totals[row["name"]] += row["count"]
     return {
-        name: T.DataType.fromDDL(_as_struct(described))
-        for name, share, described in zip(names, shares, types, strict=True)
-        if share >= USUAL_SHARE
+        row["name"]: _kind(_tokens(row["type"])) for row in counted if row["count"] >= USUAL_SHARE * totals[row["name"]]
     }
 
 
-def _kind(value: Column) -> Column:
-    """BIGINT, DECIMAL(3,1) and DOUBLE are all numbers."""
-    word = F.regexp_extract(F.schema_of_variant(value), r"^[A-Z]+", 0)
-    return F.when(word.isin("BIGINT", "DECIMAL", "DOUBLE"), "NUMBER").otherwise(word)
+def times(rows: DataFrame, names: Collection[str]) -> dict[str, str]:
+    """The fields whose every value is a date, or a time with its zone; with the type that takes them."""
+    entries = _entries(rows, names, "string").where(F.col("value").isNotNull())
+    told = entries.groupBy("name").agg(*(F.bool_and(test(F.col("value"))) for test in (is_date, is_time))).collect()
+    return {name: "date" if dates else "timestamptz" for name, dates, instants in told if dates or instants}
 
 
-def _described(text: str | None) -> list[tuple[str, T.DataType]]:
-    """`OBJECT<a: BIGINT>` is Spark's own text for a struct, but for the first word."""
-    if not text or not text.startswith("OBJECT<") or text == "OBJECT<>":
-        return []
-    struct = T.DataType.fromDDL(_as_struct(text))
-    assert isinstance(struct, T.StructType)
-    return [(field.name, field.dataType) for field in struct.fields]
+def _entries(rows: DataFrame, names: Collection[str], kind: str) -> DataFrame:
+    """Of all records the named fields, a row each: however many names, the question stays as short."""
+    text = _text()
+    fields = F.when(~_has_half(text), F.from_json(text, f"map<string, {kind}>", OPTIONS))
+    return rows.select(F.explode(fields).alias("name", "value")).where(F.col("name").isin(list(names)))
 
 
-def _as_struct(described: str) -> str:
-    """OBJECT becomes STRUCT, except within back-quoted names."""
-    parts = described.split("`")
-    return "`".join(part if index % 2 else part.replace("OBJECT<", "STRUCT<") for index, part in enumerate(parts))
+TOKEN = re.compile(r"`(?:[^`]|``)*`|\w+(?:\([\d, ]*\))?|[<>,:]")
+SCALARS: dict[str, T.DataType] = {
+    "VOID": T.NullType(),
+    "BOOLEAN": T.BooleanType(),
+    "BIGINT": T.LongType(),
+    "DOUBLE": T.DoubleType(),
+    "VARIANT": T.VariantType(),
+}
+
+
+def _tokens(described: str) -> Iterator[str]:
+    return (found[0] for found in TOKEN.finditer(described))
+
+
+def _kind(tokens: Iterator[str], level: int = -1) -> T.DataType:
+    """What Spark says of variants, such as OBJECT<a: ARRAY<BIGINT>>. Its own parser would fail on deep ones."""
+    word = next(tokens)
+    if word in ("OBJECT", "ARRAY") and level > DEEPEST:
+        return _skipped(tokens)
+    if word == "ARRAY":
+        next(tokens)
+        element = _kind(tokens, level + 1)
+        next(tokens)
+        return T.ArrayType(element)
+    if word == "OBJECT":
+        return T.StructType([T.StructField(name, kind) for name, kind in _object(tokens, level + 1)])
+    if word.startswith("DECIMAL"):
+        return T.DecimalType(38, 0) if re.search(r",\s*0\)", word) else T.DoubleType()
+    return SCALARS.get(word, T.StringType())
+
+
+def _object(tokens: Iterator[str], level: int) -> Iterator[tuple[str, T.DataType]]:
+    next(tokens)
+    while (name := next(tokens)) != ">":
+        if name != ",":
+            next(tokens)
+            yield (name[1:-1].replace("``", "`") if name[0] == "`" else name), _kind(tokens, level)
+
+
+def _skipped(tokens: Iterator[str]) -> T.DataType:
+    level = 0
+    for word in tokens:
+        level += (word == "<") - (word == ">")
+        if not level:
+            break
+    return T.StringType()
 
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _path(name: str) -> str | None:
-    # Variant paths have no escape: a name with quotes or brackets is left out of the detail.
-    return None if set(name) & set("\"'[]\\") else f'$["{name}"]'

@@ -31,6 +31,8 @@ def doomed(ancestors: Sequence[tuple[int, Summary]], keep: int) -> list[int]:
 def expire(spark: SparkSession, table: str, pipeline: str, keep: int) -> int:
     """By Iceberg's own API, which deletes the files too; returns how many snapshots went."""
     java: Any = spark._jvm  # noqa: SLF001 - the only way to Iceberg's Java API
+    # Without an active session this thread knows none of the catalogs.
+    java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     name = ".".join((LAKE, *(f"`{part}`" for part in table.split("."))))
     loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001
     ancestors = [(each.snapshotId(), dict(each.summary())) for each in _lineage(loaded, loaded.currentSnapshot())]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest.records import Range
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import TableSettings
 
@@ -36,12 +35,15 @@ class FileOptions:
 
 
 def stage(
-    rows: DataFrame, table: str, branch: str, summary: Mapping[str, str], options: FileOptions, batch: Range
+    rows: DataFrame, table: str, branch: str, summary: Mapping[str, str], options: FileOptions, size: int
 ) -> None:
-    """Appends to the branch; only this spelling of the target does: the option `branch` would write to main."""
+    """Appends about so many rows to the branch.
+
+    Only this spelling of the target does: the option `branch` would write to main.
+    """
     target = ".".join(f"`{part}`" for part in (LAKE, *table.split("."), f"branch_{branch}"))
     writer = (
-        rows.coalesce(max(1, -(-len(batch) // ROWS_PER_TASK)))
+        rows.coalesce(max(1, -(-size // ROWS_PER_TASK)))
         .writeTo(target)
         .option("fanout-enabled", "true")  # several partitions open at once instead of a sort by partition
         .option("target-file-size-bytes", str(options.target_size))

@@ -1,7 +1,9 @@
-"""`make bench`: how many events the whole street carries, from a real broker into a table behind the catalog.
+"""`make bench`: what a batch costs, from a real broker into tables behind the catalog.
 
-200-byte JSON, eight declared columns, event times spread over a day, hour partitions, 500,000 rows a batch. Prints a
-line a batch and a summary as JSON; a ratio, not a promise: it depends on the machine and on what else runs there.
+200-byte JSON of eight fields and a type, 500,000 rows a batch, day partitions. The same events go into one table with
+declared columns (one pass), into one whose columns come from the data, and into twenty, by their type. CPU seconds are
+those of Python, Spark, broker and catalog together, after a first batch that warms them up; they and their ratios are
+printed as JSON. A ratio, not a promise: it depends on the machine and on what else runs there.
 """
 
 import json
@@ -9,7 +11,8 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import monotonic, process_time
 from typing import Any
@@ -21,8 +24,9 @@ from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.settings import Settings
 from tests.services.kafka import create_topic, produce
 
-EVENTS, BATCH, PARTITIONS, SEED = 2_000_000, 500_000, 6, 7
+BATCHES, BATCH, PARTITIONS, SEED = 3, 500_000, 6, 7
 START_MS, DAY_MS = 1_750_000_000_000, 86_400_000
+TYPES = 20
 COLUMNS = {
     "sensor": "string",
     "ts_ms": "long",
@@ -32,6 +36,17 @@ COLUMNS = {
     "battery": "int",
     "ok": "boolean",
     "note": "string",
+    "type": "string",
+}
+DECLARED = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "one table, declared": {"tables": [{"table": "events", "columns": DECLARED, "event_time_unit": "ms"}]},
+    "one table, from the data": {"tables": [{"table": "events"}]},
+    "twenty tables, declared": {
+        "type_from": "field:type",
+        "tables": [{"table": "{type}", "columns": DECLARED, "event_time_unit": "ms"}],
+    },
+    "twenty tables, from the data": {"type_from": "field:type", "tables": [{"table": "{type}"}]},
 }
 
 
@@ -39,21 +54,22 @@ def events(count: int) -> Iterator[tuple[Any, ...]]:
     chance = random.Random(SEED)
     for n in range(count):
         event = {
+            "type": f"kind_{n // PARTITIONS % TYPES:02}",
             "sensor": f"sensor-{n % 5000:05d}",
-            "ts_ms": START_MS + chance.randrange(DAY_MS),
+            "ts_ms": START_MS - START_MS % DAY_MS + chance.randrange(DAY_MS),
             "temperature": round(chance.uniform(-10, 40), 2),
             "humidity": round(chance.random(), 4),
             "location": ("NYC", "BER", "SIN", "GRU")[n % 4],
             "battery": n % 100,
             "ok": n % 97 != 0,
-            "note": "x" * 40,
+            "note": "x" * 24,
         }
         yield None, json.dumps(event).encode(), None, None, n % PARTITIONS
 
 
-def java_seconds() -> float:
-    """CPU of our direct children so far: Spark's JVM, and the broker's and the catalog's with it."""
-    total = 0.0
+def cpu_seconds() -> float:
+    """CPU of this process and its direct children so far: Spark's JVM, the broker's and the catalog's with it."""
+    total = process_time()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
@@ -64,51 +80,63 @@ def java_seconds() -> float:
     return total
 
 
-def measured(folder: Path, broker: str, count: int) -> dict[str, Any]:
-    columns = [{"name": name, "type": kind} for name, kind in COLUMNS.items()]
-    table = {"columns": columns, "event_time_unit": "ms", "partition_by": ["hour(event_time)"]}
+def measured(folder: Path, broker: str, stream: Mapping[str, Any], batches: int) -> dict[str, Any]:
+    folder.mkdir()
+    topic = folder.name
+    create_topic(broker, topic, PARTITIONS)
+    produce(broker, topic, events(BATCH))
     settings = Settings.model_validate(
         {
-            "name": "bench",
+            "name": topic,
             "catalog": {"path": folder / "warehouse"},
             "source": {"brokers": broker},
-            "streams": [{"topics": ["bench"], "every": 0, "max_records": BATCH, "tables": [table]}],
-            "spark": {"master": "local[2]", "memory": "2g"},
-            "log": {"level": "info"},
+            "streams": [{"topics": [topic], "every": 0, "max_records": BATCH, **stream}],
+            "spark": {"master": "local[2]", "memory": "3g"},
+            "log": {"level": "warning"},
         }
     )
     with opened(settings, drain=True) as running:
-        began, cpu = monotonic(), process_time() + java_seconds()
         running.pipeline.run()
-        seconds, cpu = monotonic() - began, process_time() + java_seconds() - cpu
-        record = load_catalog("bench", type="rest", uri=running.catalog_uri).load_table("ingest.lakehouse_batches")
-        batches = [row for row in record.scan().to_arrow().to_pylist() if row["table"] == "ingest.bench"]
-    landed = sum(row["rows"] for row in batches)
-    if landed != count:
-        raise SystemExit(f"{landed} of {count} events have landed")
-    paces = [
-        row["rows"] / (row["finished_at"] - row["started_at"]).total_seconds()
-        for row in sorted(batches, key=lambda row: row["batch"])
-    ]
+        produce(broker, topic, events(batches * BATCH))
+        began, cpu = monotonic(), cpu_seconds()
+        running.pipeline.run()
+        seconds, cpu = monotonic() - began, cpu_seconds() - cpu
+        lake = load_catalog("bench", type="rest", uri=running.catalog_uri)
+        rows = lake.load_table("ingest.lakehouse_batches").scan().to_arrow().to_pylist()
+        landed = Counter[str]()
+        for row in rows:
+            if row["kind"] == "landing":
+                landed[row["table"]] += row["rows"]
+        _check(lake, landed, (batches + 1) * BATCH)
     return {
-        "events": count,
-        "seconds": round(seconds, 1),
-        "events_per_second": round(count / seconds),
-        "events_per_cpu_second": round(count / cpu),
-        "events_per_second_by_batch": [round(pace) for pace in paces],
+        "cpu_seconds_a_batch": round(cpu / batches, 2),
+        "events_per_second": round(batches * BATCH / seconds),
+        "events_per_cpu_second": round(batches * BATCH / cpu),
     }
 
 
+def _check(lake: Any, landed: Counter[str], count: int) -> None:
+    if sum(landed.values()) != count:
+        raise SystemExit(f"{sum(landed.values())} of {count} events have landed")
+    for name in landed if len(landed) > 1 else ():
+        kinds = set(lake.load_table(name).scan(selected_fields=("type",)).to_arrow()["type"].to_pylist())
+        if kinds != {name.removeprefix("ingest.")}:
+            raise SystemExit(f"the table {name} holds events of {kinds}")
+
+
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
+    batches = int(sys.argv[1]) if len(sys.argv) > 1 else BATCHES
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        server = EmbeddedBroker(folder / "broker", port=0)
+        server = EmbeddedBroker(Path(scratch) / "broker", port=0)
         broker = server.start()
         try:
-            create_topic(broker, "bench", PARTITIONS)
-            produce(broker, "bench", events(count))
-            print(json.dumps(measured(folder, broker, count)))
+            found = {}
+            for number, (name, stream) in enumerate(CASES.items()):
+                found[name] = measured(Path(scratch) / f"bench-{number}", broker, stream, batches)
+                print(f"{name}: {json.dumps(found[name])}", flush=True)
+            first = found["one table, declared"]["cpu_seconds_a_batch"]
+            ratios = {name: round(each["cpu_seconds_a_batch"] / first, 2) for name, each in found.items()}
+            print(json.dumps({"cases": found, "cpu_to_one_declared_table": ratios}))
         finally:
             server.stop()
 

@@ -12,7 +12,7 @@ from tests.services.feeding import fill
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, freeze, settings_text, until
 from tests.services.readers import Coordinates, Reader, data_files
-from tests.services.records import batch_rows
+from tests.services.records import kind_of
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -108,7 +108,7 @@ def test_who_is_woken_when_its_replacement_has_only_begun_adds_nothing(scene: Sc
 
 
 def _woken_adds_nothing(scene: Scene) -> None:
-    before, recorded = scene.tables(), batch_rows(scene.reader)
+    before, recorded = scene.tables(), kind_of(scene.reader, "batch")
     scene.paused.thaw()
     assert scene.paused.wait(60) == SUPERSEDED, scene.paused.tail()
     said = scene.paused.last_words()
@@ -116,4 +116,4 @@ def _woken_adds_nothing(scene: Scene) -> None:
     assert "has taken over" in said[0]
     assert not scene.paused.family(), "its JVM lives on"
     assert scene.tables() == before
-    assert batch_rows(scene.reader) == recorded
+    assert kind_of(scene.reader, "batch") == recorded

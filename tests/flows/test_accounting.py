@@ -3,7 +3,6 @@
 import datetime as dt
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.accounting import LANDED, TRIMMED, Tally, counted, tally, trimmed_by
+from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, below, by_fault, counted
 from lakehouse_ingest.records import FAULT, RECORD, Range, Reason, TopicPartition
 from tests.flows.conftest import FEW
 
@@ -47,7 +46,7 @@ def frame(spark: SparkSession, records: list[Made], slices: int = 3) -> DataFram
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Range, dict[TopicPartition, int], list[Made]]:
-    """Several topics, partitions with gaps, offsets with holes, a table that holds some of it already."""
+    """Several topics, partitions with gaps, offsets with holes, and ends that some of them lie below."""
     places = draw(
         st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(0, 30)), min_size=1, max_size=12, unique=True)
     )
@@ -64,30 +63,27 @@ def batches(draw: st.DrawFn) -> tuple[Range, dict[TopicPartition, int], list[Mad
     return batch, held, records
 
 
-def expected(records: list[Made], held: dict[TopicPartition, int]) -> dict[TopicPartition, dict[str, int]]:
+def expected(records: list[Made]) -> dict[TopicPartition, dict[str, int]]:
     counts: dict[TopicPartition, Counter[str]] = {}
     for each in records:
-        sound = TRIMMED if each.offset < held.get(each.at, 0) else LANDED
-        counts.setdefault(each.at, Counter())[each.reason or sound] += 1
+        counts.setdefault(each.at, Counter())[each.reason or LANDED] += 1
     return {at: dict(found) for at, found in counts.items()}
 
 
-def counts_of(rows: DataFrame, batch: Range, held: dict[TopicPartition, int]) -> tuple[Tally, int]:
-    trimmed = trimmed_by(batch.after(held), batch)
-    observed, observation = counted(rows, batch, trimmed)
-    landed = observed.where(F.col(FAULT).isNull() & ~trimmed).drop(RECORD, FAULT).withColumn("one", F.lit(1)).collect()
-    return tally(observation.get, batch), len(landed)
+def counts_of(rows: DataFrame, batch: Range) -> tuple[Tally, int]:
+    observed, tally = counted(rows, batch, by_fault())
+    landed = observed.where(F.col(FAULT).isNull()).drop(RECORD, FAULT).withColumn("one", F.lit(1)).collect()
+    return tally(), len(landed)
 
 
 @FEW
 @given(drawn=batches())
 def test_counts_are_exact(spark: SparkSession, drawn: tuple[Range, dict[TopicPartition, int], list[Made]]) -> None:
-    batch, held, records = drawn
-    found, landed = counts_of(frame(spark, records), batch, held)
-    assert {at: dict(counts) for at, counts in found.counts.items()} == expected(records, held)
+    batch, _, records = drawn
+    found, landed = counts_of(frame(spark, records), batch)
+    assert {at: dict(counts) for at, counts in found.counts.items()} == expected(records)
     assert found.received == len(records)
     assert found.total(LANDED) == landed
-    assert found.absent(batch) == len(batch) - len(records)
     assert found.dead == dict(sorted(Counter(each.reason for each in records if each.reason).items()))
     seconds = [each.second for each in records]
     ms = NOON.timestamp() * 1000
@@ -97,27 +93,20 @@ def test_counts_are_exact(spark: SparkSession, drawn: tuple[Range, dict[TopicPar
 
 @FEW
 @given(drawn=batches())
-def test_what_is_trimmed_is_exactly_what_the_table_holds(
+def test_what_lies_below_is_told_by_row(
     spark: SparkSession, drawn: tuple[Range, dict[TopicPartition, int], list[Made]]
 ) -> None:
-    batch, held, records = drawn
+    _, ends, records = drawn
     record = F.col(RECORD)
     found = (
         frame(spark, records)
-        .where(trimmed_by(batch.after(held), batch))
+        .where(below(record, ends))
         .select(record["topic"], record["partition"], record["offset"])
         .collect()
     )
     assert sorted(tuple(row) for row in found) == sorted(
-        (*each.at, each.offset) for each in records if each.offset < held.get(each.at, 0)
+        (*each.at, each.offset) for each in records if each.offset < ends.get(each.at, 0)
     )
-
-
-def test_a_table_that_holds_nothing_of_a_batch_trims_nothing(spark: SparkSession) -> None:
-    batch = Range({("t", 0): 5}, {("t", 0): 9})
-    for held in ({}, {("t", 0): 5}, {("t", 0): 3}, {("other", 0): 99}):
-        (row,) = spark.range(1).select(trimmed_by(batch.after(held), batch)).collect()
-        assert row[0] is False
 
 
 def test_topics_and_partitions_are_told_apart_by_both(spark: SparkSession) -> None:
@@ -125,13 +114,12 @@ def test_topics_and_partitions_are_told_apart_by_both(spark: SparkSession) -> No
     places: list[TopicPartition] = [("t", 1), ("t", 11), ("t/1", 1), ("t/1", 11), ("t1", 1)]
     batch = Range(dict.fromkeys(places, 0), dict.fromkeys(places, 2))
     records = [Made(at, offset, 0, None) for at in places for offset in (0, 1)]
-    found, landed = counts_of(frame(spark, records), batch, {("t", 1): 2, ("t/1", 11): 1, ("t1", 1): BIG})
+    rows = frame(spark, records).where(below(F.col(RECORD), {("t", 1): 2, ("t/1", 11): 1, ("t1", 1): BIG}))
+    found, landed = counts_of(rows, batch)
     assert {at: dict(counts) for at, counts in found.counts.items()} == {
-        ("t", 1): {TRIMMED: 2},
-        ("t", 11): {LANDED: 2},
-        ("t/1", 1): {LANDED: 2},
-        ("t/1", 11): {TRIMMED: 1, LANDED: 1},
-        ("t1", 1): {TRIMMED: 2},
+        ("t", 1): {LANDED: 2},
+        ("t/1", 11): {LANDED: 1},
+        ("t1", 1): {LANDED: 2},
     }
     assert landed == 5
 
@@ -147,28 +135,45 @@ def test_600_partitions_and_every_outcome_are_counted_one_by_one(spark: SparkSes
         for at in places
         for offset in range(len(outcomes) + at[1] % 5)
     ]
-    found, _ = counts_of(frame(spark, records, slices=5), batch, {})
-    assert {at: dict(counts) for at, counts in found.counts.items()} == expected(records, {})
+    found, _ = counts_of(frame(spark, records, slices=5), batch)
+    assert {at: dict(counts) for at, counts in found.counts.items()} == expected(records)
 
 
 def test_an_empty_batch_counts_nothing(spark: SparkSession) -> None:
     batch = Range({("t", 0): 5}, {("t", 0): 9})
-    found, _ = counts_of(frame(spark, []), batch, {})
-    assert (found, found.received, found.absent(batch)) == (Tally(), 0, 4)
-
-
-def test_dead_letters_that_were_landed_before_are_counted_by_their_reason_still(spark: SparkSession) -> None:
-    """The reason says more than that they are held; the dead letters trim them by their own map."""
-    batch = Range({("t", 0): 0}, {("t", 0): 4})
-    records = [Made(("t", 0), offset, 0, Reason.EMPTY if offset % 2 else None) for offset in range(4)]
-    found, landed = counts_of(frame(spark, records), batch, {("t", 0): 4})
-    assert dict(found.counts["t", 0]) == {TRIMMED: 2, Reason.EMPTY: 2}
-    assert landed == 0
+    found, _ = counts_of(frame(spark, []), batch)
+    assert (found, found.received) == (Tally(), 0)
 
 
 def test_totals_add_up() -> None:
     counts: dict[TopicPartition, dict[str, int]] = {("t", 0): {LANDED: 3, Reason.EMPTY: 1}, ("t", 1): {TRIMMED: 2}}
     found = Tally(counts)
-    batch: Any = Range({("t", 0): 0, ("t", 1): 0}, {("t", 0): 5, ("t", 1): 2})
-    assert (found.received, found.total(LANDED), found.total(LANDED, TRIMMED), found.absent(batch)) == (6, 3, 5, 1)
+    assert (found.received, found.total(LANDED), found.total(LANDED, TRIMMED)) == (6, 3, 5)
     assert found.dead == {Reason.EMPTY: 1}
+
+
+def test_what_spark_finds_to_be_nothing_is_counted_as_nothing(spark: SparkSession) -> None:
+    """Found out while it runs, so that the counting is left out of the plan."""
+    batch = Range({("t", 0): 0}, {("t", 0): 4})
+    rows = frame(spark, [Made(("t", 0), offset, 0, None) for offset in range(4)])
+    nothing = rows.join(
+        spark.range(4).where("id < 0").repartition(2), F.col(RECORD)["offset"] == F.col("id"), "left_semi"
+    )
+    assert counts_of(nothing.persist(), batch) == (Tally(), 0)
+
+
+def test_tallies_of_several_tables_make_one() -> None:
+    one = Tally({("t", 0): {LANDED: 3}}, 5, 9)
+    two = Tally({("t", 0): {LANDED: 1, Reason.EMPTY: 2}, ("t", 1): {FILTERED: 4}}, 2, 7)
+    assert Tally.sum([one, two, Tally()]) == Tally(
+        {("t", 0): {LANDED: 4, Reason.EMPTY: 2}, ("t", 1): {FILTERED: 4}}, 2, 9
+    )
+    assert Tally.sum([]) == Tally()
+
+
+def test_what_is_not_kept_is_discarded_and_still_received() -> None:
+    tally = Tally({("t", 0): {LANDED: 3, Reason.EMPTY: 1, Reason.BROKEN: 2, FILTERED: 1}})
+    found = tally.discarding()
+    assert found.counts == {("t", 0): {LANDED: 3, DISCARDED: 3, FILTERED: 1}}
+    assert found.received == tally.received
+    assert found.dead == {}

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from lakehouse_ingest.columns import EVENT_TIME, declared
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.formats import json_object
-from lakehouse_ingest.planning import plan_from_records
+from lakehouse_ingest.planning import Planned, plan_from_records
 from lakehouse_ingest.records import FAULT, SOURCE, Reason
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import PER_SECOND, TablePlan, shape, unit_of
@@ -228,8 +228,12 @@ def test_units_that_disagree_are_refused_with_both_and_the_setting(records: Reco
 # -- which field ------------------------------------------------------------------------------------------
 
 
+def first(frame: DataFrame, **settings: Any) -> Planned:
+    return plan_from_records("t", TableSettings.model_validate(settings), json_object.infer(frame), frame)
+
+
 def planned(records: Records, texts: Sequence[str], **settings: Any) -> tuple[str | None, str, bool]:
-    plan = plan_from_records("t", TableSettings.model_validate(settings), records(texts)).plan
+    plan = first(records(texts), **settings).plan
     return plan.event_time, plan.unit, plan.unit_was_told
 
 
@@ -255,6 +259,15 @@ def test_an_event_time_that_no_record_has_is_refused_with_the_fields_there_are(r
 
 
 def test_a_table_waits_while_no_record_tells_the_unit(records: Records) -> None:
-    settings = TableSettings.model_validate({"event_time": "ts"})
-    assert not plan_from_records("t", settings, records(['{"ts": 5}'])).settled
-    assert plan_from_records("t", settings, records([f'{{"ts": {NOW}}}'])).settled
+    assert not first(records(['{"ts": 5}']), event_time="ts").settled
+    assert first(records([f'{{"ts": {NOW}}}']), event_time="ts").settled
+
+
+@pytest.mark.parametrize("field", ["ts", EVENT_TIME])
+def test_an_event_time_that_is_text_lands_however_it_is_written_later(records: Records, field: str) -> None:
+    """It never becomes a date or a time of its own, which would turn the others away."""
+    plan = first(records([f'{{"{field}": "2024-05-06"}}']), event_time=field).plan
+    frame = records([f'{{"{field}": {text}}}' for text in ('"2024-05-06"', '"2024-05-06T07:08:09Z"', '"soon"')])
+    rows = shape(json_object.decode(frame, plan.columns), plan).orderBy(f"{SOURCE}.offset").collect()
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [None, None, Reason.EVENT_TIME]
+    assert [row[EVENT_TIME].isoformat() for row in rows[:2]] == ["2024-05-06T00:00:00", "2024-05-06T07:08:09"]

@@ -2,29 +2,75 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from catalog import canonical
-from lakehouse_ingest.columns import EVENT_TIME, ColumnPlan, declared, from_table, inferred, to_iceberg, to_spark
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.columns import (
+    EVENT_TIME,
+    MEETS,
+    NO_NAME,
+    TOO_MANY,
+    ColumnPlan,
+    Refused,
+    declared,
+    from_table,
+    named,
+    to_iceberg,
+    to_spark,
+    width,
+)
+from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.formats import json_object
-from lakehouse_ingest.planning import new_fields, plan_from_records, plan_from_settings
-from lakehouse_ingest.records import FAULT, RECORD, SOURCE
+from lakehouse_ingest.names import readable
+from lakehouse_ingest.planning import (
+    Growth,
+    Planned,
+    new_fields,
+    plan_from_records,
+    plan_from_settings,
+    plan_from_table,
+    spec,
+)
+from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan, shape
+from lakehouse_ingest.tables import TableState
 from tests.flows.conftest import FEW, Records
+
+
+def texts_of(values: Sequence[Any]) -> list[Any]:
+    return [value if isinstance(value, str | bytes) or value is None else json.dumps(value) for value in values]
 
 
 def types_of(records: Records, values: Sequence[Any]) -> dict[str, str | None]:
     """The fields of these objects with their Iceberg types; None for what holds no value yet."""
-    texts = [value if isinstance(value, str | bytes) or value is None else json.dumps(value) for value in values]
-    return {name: to_iceberg(kind) for name, kind in json_object.infer(records(texts))}
+    return {name: to_iceberg(kind) for name, kind in json_object.infer(records(texts_of(values)))}
+
+
+def first(frame: DataFrame, *, refuse_names: bool = False, **settings: Any) -> Planned:
+    """The plan of a table whose first batch this is."""
+    of_table = TableSettings.model_validate(settings)
+    return plan_from_records("t", of_table, json_object.infer(frame), frame, refuse_names=refuse_names)
+
+
+def rows_of(frame: DataFrame, planned: Planned) -> list[Row]:
+    rows = shape(json_object.decode(frame, planned.plan.columns, planned.refused), planned.plan)
+    return rows.orderBy(f"{SOURCE}.offset").collect()
+
+
+def as_table(plan: TablePlan, **settings: Any) -> TableState:
+    """The table as the next start finds it."""
+    made = spec(plan, TableSettings.model_validate(settings))
+    return TableState("t", "u", "", 2, 0, made.columns, made.partitions, made.sort, made.properties, {}, {}, "")
 
 
 # -- from data --------------------------------------------------------------------------------------------
@@ -54,6 +100,10 @@ BY_RULE: dict[str, tuple[list[str], str | None]] = {
     "lists of objects": (['[{"a": 1}, {"b": "x"}]'], "list<struct<a: long, b: string>>"),
     "objects": (['{"a": 1}', '{"b": true}'], "struct<a: long, b: boolean>"),
     "objects with something empty": (['{"a": 1, "b": null, "c": []}'], "struct<a: long>"),
+    "objects with an empty key": (['{"": 1, "b": 2}'], "string"),
+    "objects with a dot in a key": (['{"a.b": 1}'], "string"),
+    "objects with keys that differ by case": (['{"a": 1}', '{"A": 2}'], "string"),
+    "objects with such an object": (['{"a": {"x": 1, "X": 2}, "b": 1}'], "struct<a: string, b: long>"),
     "objects in objects": (['{"a": {"b": {"c": 1.5}}}'], "struct<a: struct<b: struct<c: double>>>"),
     "numbers and text in equal parts": (["1", '"x"'], "string"),
     "objects and numbers in equal parts": (["1", '{"a": 1}'], "string"),
@@ -86,57 +136,117 @@ NAMES = [
 ]
 
 
-def test_any_name_may_be_a_field_and_lands_under_its_name(records: Records) -> None:
-    """But for dots, which to Iceberg lead into a struct: at the top they become _, below the object stays JSON text."""
-    below = [name for name in NAMES if "." not in name]
+def test_any_key_lands_in_a_column_of_a_readable_name(records: Records) -> None:
+    """Below the top a key is a name as it is; an object with keys that can't be names keeps its JSON text."""
+    below = [name for name in NAMES if name and "." not in name and name != "A"]
+    top = [*NAMES, "k" * 300, "Schlüssel", "ключ", "_file"]
     frame = records(
         [
-            json.dumps({name: number for number, name in enumerate(NAMES)}),
-            json.dumps({"inner": dict.fromkeys(below, 1), "dotted": {"x.y": 1}}),
+            json.dumps({name: number for number, name in enumerate(top)}),
+            json.dumps({"inner": dict.fromkeys(below, 1), "dotted": {"x.y": 1}, "empty": {"": 1}}),
         ]
     )
-    fields = {name: to_iceberg(kind) for name, kind in json_object.infer(frame)}
-    inner = fields.pop("inner")
-    assert fields.pop("dotted") == "string"
-    assert fields == dict.fromkeys(NAMES, "long")
-    plan = plan_from_records("t", TableSettings(), frame).plan
-    (row, other) = shape(json_object.decode(frame, plan.columns), plan).orderBy(f"{SOURCE}.offset").collect()
+    planned = first(frame)
+    columns = {column.field: column for column in planned.plan.columns}
+    names = [column.name for column in columns.values()]
+    assert all(readable(name) == name for name in names)
+    assert len({name.casefold() for name in names}) == len(names) == len(top) + 3
+    (row, other) = rows_of(frame, planned)
     assert row[FAULT] is None
-    assert [row[name.replace(".", "_")] for name in NAMES] == list(range(len(NAMES)))
-    assert other["dotted"] == '{"x.y":1}'
-    named = T.DataType.fromDDL(to_spark(inner or ""))
-    assert isinstance(named, T.StructType)
-    assert sorted(named.names) == sorted(below)
+    assert [row[columns[name].name] for name in top] == list(range(len(top)))
+    assert (other["dotted"], other["empty"]) == ('{"x.y":1}', '{"":1}')
+    struct = T.DataType.fromDDL(columns["inner"].spark)
+    assert isinstance(struct, T.StructType)
+    assert sorted(struct.names) == sorted(below)
+    assert plan_from_table(as_table(planned.plan), TableSettings()) == planned.plan, "the doc strings keep the keys"
+
+
+def test_what_cannot_be_told_from_another_parsers_view_is_seen_as_the_columns_are_read(records: Records) -> None:
+    """NaN, a key that comes twice, many tables at once: the fields are those that from_json finds."""
+    assert types_of(records, ['{"a": NaN, "b": 1}', '{"c": 1, "c": 2, "d": true}']) == {
+        "a": "double",
+        "b": "long",
+        "c": "long",
+        "d": "boolean",
+    }
+
+
+def test_one_aggregate_tells_the_fields_of_many_tables(records: Records) -> None:
+    frame = records(['{"a": 1}', '{"a": "x"}', '{"a": [true]}', "broken", "[]"])
+    grouped = frame.groupBy((F.col(RECORD)["offset"] % 4).alias("group")).agg(json_object.seen().alias("seen"))
+    found = {row["group"]: json_object.fields_of(row["seen"]) for row in grouped.collect()}
+    assert found == {
+        0: [("a", T.LongType())],
+        1: [("a", T.StringType())],
+        2: [("a", T.ArrayType(T.BooleanType()))],
+        3: [],
+    }
 
 
 def test_what_lies_too_deep_keeps_its_json_text(records: Records) -> None:
-    """Some hundred levels would exceed what a schema can be walked through."""
-    deep = '{"a":' * 200 + "1" + "}" * 200
-    found = types_of(records, [deep])["a"] or ""
-    assert 0 < found.count("struct<") < 50
-    assert "string" in found
+    for deep in ('{"a":' * 200 + "1" + "}" * 200, '{"a":' + "[" * 199 + "]" * 199 + "}"):
+        frame = records([deep])
+        found = types_of(records, [deep])["a"] or ""
+        assert 0 < found.count("<") < 50
+        assert "string" in found
+        (row,) = rows_of(frame, first(frame))
+        assert row[FAULT] is None
 
 
-def test_fields_that_meet_our_columns_get_an_underscore_and_their_values(records: Records) -> None:
-    ours = (SOURCE, RECORD, FAULT, EVENT_TIME)
-    frame = records([json.dumps({**dict.fromkeys(ours, "theirs"), f"{SOURCE}_": "second", "ts": "2024-05-06"})])
-    plan = plan_from_records("t", TableSettings.model_validate({"event_time": "ts"}), frame).plan
-    names = {column.field: column.name for column in plan.columns}
-    assert names == {
-        **{name: f"{name}_" for name in ours},
-        SOURCE: f"{SOURCE}__",
-        f"{SOURCE}_": f"{SOURCE}_",
-        "ts": "ts",
-    }
-    (row,) = shape(json_object.decode(frame, plan.columns), plan).collect()
+@pytest.mark.parametrize("levels", [201, 334, 999, 1_000, 10_000])
+def test_what_nobody_reads_so_deep_is_set_aside_and_harms_no_neighbour(records: Records, levels: int) -> None:
+    deep = ['{"a":' * levels + "1" + "}" * levels, '{"zzz":' + "[" * (levels - 1) + "]" * (levels - 1) + "}"]
+    frame = records([*deep, '{"b": 1}'])
+    planned = first(frame)
+    *dead, sound = rows_of(frame, planned)
+    assert [column.field for column in planned.plan.columns] == ["b"]
+    assert (sound[FAULT], sound["b"]) == (None, 1)
+    for row in dead:
+        assert row[FAULT]["reason"] == Reason.BROKEN
+        assert "more than 200 levels deep" in row[FAULT]["detail"]
+
+
+@pytest.mark.parametrize("text", [r'{"\ud800": 1, "\ud801": 2}', r'{"a": 1, "\uDC00x": 2}', r'{"a": "\ud83d"}'])
+def test_half_a_character_is_set_aside_and_harms_no_neighbour(records: Records, text: str) -> None:
+    frame = records([text, r'{"b": "\\ud800 \ud83d\ude00 \uD83D\uDE00"}'])
+    dead, sound = rows_of(frame, first(frame))
+    assert dead[FAULT]["reason"] == Reason.NOT_TEXT
+    assert (sound[FAULT], sound["b"]) == (None, r"\ud800 😀 😀")
+
+
+def test_fields_that_meet_our_columns_or_one_another_are_told_apart_and_keep_their_values(records: Records) -> None:
+    ours = (SOURCE, RECORD, FAULT, EVENT_TIME, "Event_Time", "a", "A", "a b", "a_b", "")
+    frame = records([json.dumps({**{name: f"of {name}" for name in ours}, "ts": "2024-05-06"})])
+    planned = first(frame, event_time="ts")
+    names = {column.field: column.name for column in planned.plan.columns}
+    assert not {SOURCE, RECORD, FAULT, EVENT_TIME} & set(names.values())
+    assert len({name.casefold() for name in names.values()}) == len(names)
+    (row,) = rows_of(frame, planned)
     assert row[FAULT] is None
-    assert [row[names[name]] for name in ours] == ["theirs"] * 4
-    assert (row[f"{SOURCE}_"], row[SOURCE]["offset"], row[EVENT_TIME].day) == ("second", 0, 6)
+    assert {name: row[names[name]] for name in ours} == {name: f"of {name}" for name in ours}
+    assert (row[SOURCE]["offset"], row[EVENT_TIME].day) == (0, 6)
+
+
+def test_fields_whose_names_meet_are_refused_where_that_is_set(records: Records) -> None:
+    values = [{"a": 1}, {"A": 2}, {"A": None, "b": 1}, {SOURCE: 1}, {"x y": 1}, {"x_y": 1}]
+    frame = records(texts_of(values))
+    planned = first(frame, refuse_names=True)
+    assert [column.name for column in planned.plan.columns] == ["A", "b", "x_y"]
+    assert set(planned.refused) == {Refused((), name, MEETS) for name in ("a", SOURCE, "x_y")}
+    rows = rows_of(frame, planned)
+    assert [row[FAULT] and (row[FAULT]["reason"], row[FAULT]["detail"]) for row in rows] == [
+        ("no_column", f"a: {MEETS}"),
+        None,
+        None,
+        ("no_column", f"{SOURCE}: {MEETS}"),
+        None,
+        ("no_column", f"x_y: {MEETS}"),
+    ]
 
 
 def test_a_first_batch_that_tells_nothing_settles_nothing(records: Records) -> None:
     for values in ([], ["{}"], ['{"a": null}'], ["broken"]):
-        assert not plan_from_records("t", TableSettings(), records(values)).settled
+        assert not first(records(values)).settled
 
 
 LEAVES = st.one_of(
@@ -162,7 +272,7 @@ def test_a_batch_whose_kinds_agree_lands_whole_in_its_own_columns(
 ) -> None:
     """And where they do not agree, a record is set aside with its reason; nothing raises."""
     frame = records([json.dumps(each) for each in objects])
-    planned = plan_from_records("t", TableSettings(event_time_unit="iso"), frame)
+    planned = first(frame, event_time_unit="iso", infer_times=False)
     names = {column.field: column for column in planned.plan.columns}
     for column in planned.plan.columns:
         assert canonical(column.iceberg)
@@ -196,9 +306,19 @@ PLAN = TablePlan(
 )
 
 
-def added(records: Records, *values: Any, plan: TablePlan = PLAN) -> list[tuple[str, str, str, str | None]]:
-    found = new_fields(plan, records([json.dumps(value) for value in values]))
-    return [(path, column.name, column.type, column.doc) for path, column in found]
+def growth(records: Records, *values: Any, plan: TablePlan = PLAN, **settings: Any) -> Growth:
+    frame = records(texts_of(values))
+    of_table = TableSettings.model_validate(settings)
+    seen = frame.agg(json_object.seen()).collect()[0][0]
+    return new_fields(plan, of_table, json_object.fields_of(seen), frame)
+
+
+def added(
+    records: Records, *values: Any, plan: TablePlan = PLAN, **settings: Any
+) -> list[tuple[str, str, str, str | None]]:
+    found = growth(records, *values, plan=plan, **settings)
+    assert found.refused == ()
+    return [(path, column.name, column.type, column.doc) for path, column in found.columns]
 
 
 def test_nothing_new_adds_nothing(records: Records) -> None:
@@ -222,6 +342,19 @@ def test_new_fields_are_found_at_any_depth(records: Records) -> None:
     ]
 
 
+def test_a_value_of_another_kind_hides_no_field_of_its_neighbours(records: Records) -> None:
+    """Or what is new in an object would be lost in each batch that has one broken record."""
+    assert added(records, {"place": 5}, {"place": {"lon": 1.5}}, {"parts": [5]}, {"parts": [{"m": 1}]}) == [
+        ("parts.element", "m", "long", None),
+        ("place", "lon", "double", None),
+    ]
+
+
+def test_a_new_field_of_mixed_kinds_has_the_usual_one(records: Records) -> None:
+    values = [{"x'[]\"": each, "y": each} for each in [1] * 9 + ["broken"]] + [{"y": "text"}]
+    assert sorted(added(records, *values)) == [("", "x____", "long", "field x'[]\""), ("", "y", "string", None)]
+
+
 def test_a_field_without_a_value_waits(records: Records) -> None:
     assert added(records, {"later": None, "place": {"later": []}, "parts": [{"later": {}}]}) == []
 
@@ -231,12 +364,261 @@ def test_a_field_of_another_type_is_no_new_field(records: Records) -> None:
 
 
 def test_a_new_field_never_takes_the_name_of_a_column(records: Records) -> None:
-    assert added(records, {EVENT_TIME: 1, f"{SOURCE}_": 2, f"{EVENT_TIME}_": 3, RECORD: 4}) == [
-        ("", f"{RECORD}_", "long", f"field {RECORD}"),
-        ("", f"{SOURCE}__", "long", f"field {SOURCE}_"),
-        ("", f"{EVENT_TIME}_", "long", f"field {EVENT_TIME}"),
-        ("", f"{EVENT_TIME}__", "long", f"field {EVENT_TIME}_"),
+    found = added(records, {EVENT_TIME: 1, f"{SOURCE}_": 2, "ID": 3, RECORD: 4})
+    assert [(kind, doc) for _, _, kind, doc in found] == [
+        ("long", f"field {name}") for name in ("ID", RECORD, f"{SOURCE}_", EVENT_TIME)
     ]
+    names = {name.casefold() for _, name, _, _ in found}
+    assert len(names) == 4
+    assert not names & {EVENT_TIME, RECORD, "id", *(column.name for column in PLAN.columns)}
+
+
+def test_a_number_today_and_an_object_tomorrow_is_a_dead_letter(records: Records) -> None:
+    frame = records(['{"id": {"new": 1}}', '{"id": 1}'])
+    assert added(records, '{"id": {"new": 1}}', '{"id": 1}') == []
+    dead, sound = rows_of(frame, Planned(PLAN))
+    assert (dead[FAULT]["reason"], dead[FAULT]["detail"]) == (Reason.WRONG_TYPE, 'id: {"new":1} is not long')
+    assert (sound[FAULT], sound["id"]) == (None, 1)
+
+
+WITHIN: list[tuple[Any, Sequence[str | None], str, str]] = [
+    # a record with a new field that can't be one, where that is, its name, and why
+    ({"place": {"": 1}}, ("place",), "", NO_NAME),
+    ({"place": {"a.b": 1}}, ("place",), "a.b", NO_NAME),
+    ({"place": {"LAT": 1}}, ("place",), "LAT", MEETS),
+    ({"place": {"more": {"A": 1}}}, ("place", "more"), "A", MEETS),
+    ({"parts": [{"n": 1}, {"N": 1}]}, ("parts", None), "N", MEETS),
+    ({"parts": [{"o": 1}, {"n": 1, "q\"'[": 1, "O": 2}]}, ("parts", None), "o", MEETS),
+]
+
+
+def test_a_record_with_a_field_that_can_have_no_place_in_its_object_is_set_aside(records: Records) -> None:
+    """Those that hold nothing in it land."""
+    values = [
+        *(each for each, *_ in WITHIN),
+        {"place": {"": None, "a.b": None, "LAT": None, "lat": 1.5}},
+        {"parts": [{"N": None, "n": 1}, None], "id": 5},
+    ]
+    found = growth(records, *values)
+    assert set(found.refused) == {Refused(tuple(where), name, why) for _, where, name, why in WITHIN}
+    assert [(path, column.name) for path, column in found.columns] == [
+        ("parts.element", "O"),
+        ("parts.element", "q\"'["),
+    ]
+    *dead, one, other = rows_of(records(texts_of(values)), Planned(PLAN, refused=found.refused))
+    assert [row[FAULT]["reason"] for row in dead] == [Reason.NO_COLUMN] * len(WITHIN)
+    assert [row[FAULT]["detail"] for row in dead] == [
+        f"{where}{name}: {why}"
+        for where, (_, _, name, why) in zip(
+            ("place.", "place.", "place.", "place.more.", "parts[].", "parts[]."), WITHIN, strict=True
+        )
+    ]
+    assert (one[FAULT], one["place"]["lat"]) == (None, 1.5)
+    assert (other[FAULT], other["id"]) == (None, 5)
+
+
+def test_a_refused_field_costs_nothing_where_there_is_none_and_survives_broken_records(records: Records) -> None:
+    values: list[Any] = ["", None, "x", "[]", b"\xff", {"x": 1}, {"id": 1}, {"x": None}, '{"x": 1', '{"x": 1, "x": 2}']
+    rows = rows_of(records(texts_of(values)), Planned(PLAN, refused=(Refused((), "x", TOO_MANY),)))
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [
+        "empty_value",
+        "empty_value",
+        "broken_json",
+        "not_an_object",
+        "not_utf8",
+        "no_column",
+        None,
+        None,
+        "broken_json",
+        "no_column",
+    ]
+
+
+# -- how many ---------------------------------------------------------------------------------------------
+
+
+def test_beyond_max_columns_a_record_is_set_aside_and_an_object_keeps_its_json_text(records: Records) -> None:
+    values = [{"b": 1}, {"a": 1, "z": None}, {"c": {"x": 1, "y": 2}}, {"d": 1}, {"d": None, "a": 2}]
+    frame = records(texts_of(values))
+    planned = first(frame, max_columns=3)
+    assert [(column.name, column.iceberg) for column in planned.plan.columns] == [
+        ("a", "long"),
+        ("b", "long"),
+        ("c", "string"),
+    ]
+    assert planned.refused == (Refused((), "d", TOO_MANY),)
+    assert [row[FAULT] and (row[FAULT]["reason"], row[FAULT]["detail"]) for row in rows_of(frame, planned)] == [
+        None,
+        None,
+        None,
+        ("no_column", f"d: {TOO_MANY}"),
+        None,
+    ]
+
+
+def test_fields_within_objects_count_as_columns(records: Records) -> None:
+    wide = sum(width(column.iceberg) for column in PLAN.columns)
+    assert wide == 8
+    value = {"place": {"p": {"q": 1}, "r": 1}, "parts": [{"m": 1}], "x": 1}
+    assert len(added(records, value, max_columns=wide + 5)) == 4
+    found = growth(records, value, max_columns=wide + 1)
+    assert [(path, column.name, column.type) for path, column in found.columns] == [("parts.element", "m", "long")]
+    assert {(each.within, each.name) for each in found.refused} == {(("place",), "p"), (("place",), "r"), ((), "x")}
+    assert not growth(records, value, max_columns=1).columns
+
+
+def test_the_event_time_and_hinted_fields_have_room_before_all_others(records: Records) -> None:
+    frame = records(texts_of([{"a": 1, "b": 2, "y": 3, "z": "2024-05-06"}]))
+    planned = first(frame, max_columns=2, event_time="z", hints={"y": "int"})
+    assert {column.field: column.iceberg for column in planned.plan.columns} == {"y": "int", "z": "string"}
+    assert [each.name for each in planned.refused] == ["a", "b"]
+
+
+def test_ten_thousand_fields_in_a_batch_are_a_matter_of_seconds(records: Records) -> None:
+    """Always the same become columns, and the records of all others are set aside."""
+    values = [{f"f{number:05}": number, "mixed": [number, str(number)][number % 2]} for number in range(10_000)]
+    frame = records(texts_of(values))
+    started = monotonic()
+    planned = first(frame, max_columns=100)
+    print(f"planned in {monotonic() - started:.1f} s")
+    assert [column.name for column in planned.plan.columns] == [f"f{number:05}" for number in range(100)]
+    assert len(planned.refused) == 9_901
+    rows = shape(json_object.decode(frame, planned.plan.columns, planned.refused), planned.plan)
+    dead = rows.where(F.col(FAULT).isNotNull()).groupBy(F.col(FAULT)["reason"]).count().collect()
+    assert [tuple(row) for row in dead] == [("no_column", 10_000)]
+
+
+# -- hints ------------------------------------------------------------------------------------------------
+
+
+def test_a_hint_tells_the_type_of_a_field_from_its_first_appearance_on(records: Records) -> None:
+    hints = {
+        "price": "decimal(9,2)",
+        "small": "UInt8",
+        "a b": "Int16",
+        "day": "date",
+        "at": "timestamptz",
+        "no": "long",
+    }
+    values = [
+        {"price": 1, "small": None, "a b": 5, "day": "2024-05-06", "at": 1714979289000001, "z": 1},
+        {"small": 300},
+        {"price": 1.234},
+        {"a b": 70000},
+        {"day": "2024-02-30"},
+        {"at": "yesterday"},
+    ]
+    frame = records(texts_of(values))
+    planned = first(frame, hints=hints)
+    assert {column.name: column.iceberg for column in planned.plan.columns} == {
+        "price": "decimal(9,2)",
+        "small": "int",
+        "a_b": "int",
+        "day": "date",
+        "at": "timestamptz",
+        "z": "long",
+    }
+    rows = rows_of(frame, planned)
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [
+        None,
+        "out_of_range",
+        "out_of_range",
+        "out_of_range",
+        "wrong_type",
+        "wrong_type",
+    ]
+    assert (str(rows[0]["price"]), rows[0]["a_b"], rows[0]["at"].microsecond) == ("1.00", 5, 1)
+    settings = TableSettings.model_validate({"hints": hints})
+    assert plan_from_table(as_table(planned.plan), settings) == planned.plan
+    assert plan_from_table(as_table(planned.plan), TableSettings()) == planned.plan, "ranges are kept with the table"
+
+
+def test_a_later_field_has_its_hint_too_and_takes_no_other_type_for_want_of_room(records: Records) -> None:
+    hints = {"new": "uint8", "object": "struct<a: int>"}
+    values = [{"new": None, "object": {"a": 1, "b": 2}}]
+    assert added(records, *values, hints=hints) == [
+        ("", "new", "int", "declared uint8"),
+        ("", "object", "struct<a: int>", None),
+    ]
+    found = growth(records, *values, hints=hints, max_columns=9)
+    assert [column.name for _, column in found.columns] == ["new"]
+    assert [each.name for each in found.refused] == ["object"]
+
+
+def test_a_hinted_object_has_the_fields_of_its_hint(records: Records) -> None:
+    hints = {"place": "struct<lat: double, more: struct<a: long>>"}
+    assert added(records, {"place": {"lat": 1, "lon": 2}}, hints=hints) == []
+
+
+def test_a_hint_for_a_column_of_another_type_is_refused(records: Records) -> None:
+    state = as_table(first(records(['{"a b": 1}'])).plan)
+    with pytest.raises(TableChanged, match="the column a_b of t is long, the settings say string"):
+        plan_from_table(state, TableSettings.model_validate({"hints": {"a b": "string"}}))
+
+
+def test_hints_that_say_nothing_or_contradict_declared_columns_are_refused() -> None:
+    for settings, said in (
+        ({"hints": {"a": "integer"}}, "type 'integer' of column a is not known"),
+        ({"hints": {"a": "int"}, "columns": [{"name": "b", "type": "int"}]}, "`hints` are for columns taken from"),
+    ):
+        with pytest.raises(SettingsRefused, match=said):
+            plan_from_settings("t", TableSettings.model_validate(settings))
+
+
+# -- times ------------------------------------------------------------------------------------------------
+
+TIMES: Mapping[str, tuple[Sequence[str | None], str]] = {
+    "dates": (["2024-05-06", None, "2024-02-29"], "date"),
+    "times in Z": (["2024-05-06T07:08:09Z", "2024-05-06 07:08:09.123456Z"], "timestamptz"),
+    "times with offsets": (
+        ["2024-05-06T07:08:09+02:00", "2024-05-06T07:08:09.5-0530", "2024-05-06 07:08:09 +02"],
+        "timestamptz",
+    ),
+    "dates and times": (["2024-05-06", "2024-05-06T07:08:09Z"], "string"),
+    "times without zone": (["2024-05-06T07:08:09"], "string"),
+    "finer times than a column keeps": (["2024-05-06T07:08:09.123456789Z"], "string"),
+    "no such day": (["2024-05-06", "2024-02-30"], "string"),
+    "no such hour": (["2024-05-06T25:00:00Z"], "string"),
+    "the year 0": (["0000-01-01"], "string"),
+    "a line behind": (["2024-05-06\n"], "string"),
+    "spaces": ([" 2024-05-06"], "string"),
+    "one that is none": (["2024-05-06", "soon"], "string"),
+    "one that is empty": (["2024-05-06", ""], "string"),
+    "a number among them": (["2024-05-06"] * 20 + ["20240506"], "string"),
+    "another spelling": (["06.05.2024"], "string"),
+}
+
+
+def test_text_that_is_a_date_or_a_time_with_its_zone_in_all_records_becomes_one(records: Records) -> None:
+    values = [{name: value} for name, (texts, _) in TIMES.items() for value in texts]
+    frame = records(texts_of(values))
+    found = {column.field: column.iceberg for column in first(frame).plan.columns}
+    assert found == {name: kind for name, (_, kind) in TIMES.items()}
+    assert {column.iceberg for column in first(frame, infer_times=False).plan.columns} == {"string"}
+
+
+def test_new_text_fields_become_times_and_those_within_objects_stay_text(records: Records) -> None:
+    value = {"day": "2024-05-06", "id": 1, "place": {"since": "2024-05-06"}, "days": ["2024-05-06"]}
+    assert [(path, name, kind) for path, name, kind, _ in added(records, value)] == [
+        ("place", "since", "string"),
+        ("", "day", "date"),
+        ("", "days", "list<string>"),
+    ]
+    assert ("", "day", "string", None) in added(records, value, infer_times=False)
+    assert ("", "day", "string", None) in added(records, value, hints={"day": "string"})
+
+
+def test_what_is_no_time_later_is_a_dead_letter(records: Records) -> None:
+    planned = first(records(['{"day": "2024-05-06", "at": "2024-05-06T07:08:09Z"}']))
+    bad = ["2024-02-30", "x", "2024-05-06T07:08:09Z", "2024-5-6", "19000", " 2024-05-06", "2024-05-06 ", ""]
+    values: list[Any] = [{"day": each} for each in (*bad, 19000, True, {})] + [{"at": each} for each in ("x", "", True)]
+    rows = rows_of(records(texts_of(values)), planned)
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [Reason.WRONG_TYPE] * len(values)
+    sound = rows_of(
+        records(['{"day": "2024-02-29"}', '{"at": "2024-05-06T09:08:09.5+02:00"}', '{"day": null}']), planned
+    )
+    assert [row[FAULT] for row in sound] == [None] * 3
+    assert (sound[0]["day"].isoformat(), sound[1]["at"].isoformat()) == ("2024-02-29", "2024-05-06T07:08:09.500000")
 
 
 # -- columns in their spellings ---------------------------------------------------------------------------
@@ -299,8 +681,11 @@ def test_a_column_is_the_same_when_it_comes_back_from_the_table(name: str) -> No
 
 
 def test_a_renamed_field_survives_in_the_table() -> None:
-    (column,) = inferred([(SOURCE, "string")], ())
-    assert from_table(column.name, column.iceberg, column.doc, required=False) == column
+    fields = (SOURCE, "", "a b", "declared uint8", "field x", "two\nlines", "A", "a")
+    columns, _ = named((declared(name, "UInt8", required=False) for name in fields), (), 100, refuse=False)
+    more, _ = named((ColumnPlan(name, name, "string") for name in fields), (), 100, refuse=False)
+    for column in (*columns, *more):
+        assert from_table(column.name, column.iceberg, column.doc, required=False) == column
 
 
 def test_a_strangers_doc_string_means_nothing() -> None:

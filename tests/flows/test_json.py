@@ -99,6 +99,7 @@ WHOLE: dict[str, tuple[Value, Reason]] = {
     "null": ("null", Reason.NOT_OBJECT),
     "bytes of no encoding": (b"\xff\xfe\x00", Reason.NOT_TEXT),
     "latin-1 in a text": ('{"utf8": "é"}'.encode("latin-1"), Reason.NOT_TEXT),
+    "half a pair of code units": (r'{"utf8": "\ud83d!"}', Reason.NOT_TEXT),
     "half a character": ('{"utf8": "é"}'.encode()[:-3] + b'"}', Reason.NOT_TEXT),
 }
 
@@ -129,7 +130,7 @@ def test_what_is_an_object_is_sound_whatever_it_holds(records: Records) -> None:
         '{"int64": null}',
         ' \n{"int64": 1}\t ',
         '{"utf8": "two\\nlines \\ud83d\\ude00 \\u0000"}',
-        '{"zzz": ' + "[" * 400 + "]" * 400 + "}",
+        '{"zzz": ' + "[" * 199 + "]" * 199 + "}",
         '{"utf8": "' + "x" * 1_000_000 + '"}',
         '{"int64": 1, "int64": 2}',
         '{"INT64": 1}',
@@ -242,7 +243,10 @@ MISFITS: list[tuple[str, str, Reason]] = [
             "boolean": ("1", '"true"', "[]"),
             "timestamp": ('"yesterday"', "true", "{}", "1e30", '"2024-13-01T00:00:00Z"', '""'),
             "binary": ('"%%%"', "5", "[]"),
-            "date": ('"2024-02-30"', "19000", '"soon"', "true"),
+            "date": (
+                *('"2024-02-30"', "19000", '"19000"', '"soon"', "true", '""', '"2024-05"', '"2024-05-06 "'),
+                *('"2024-05-06T07:08:09Z"', '"2024-5-6"', '"2024-05-06\\n"'),
+            ),
             "place": ("5", '"x"', '{"lat": "north"}', '{"tags": "a"}', "[]"),
             "counts": ("5", '["a"]', "[1.5]", "{}"),
             "sizes": ("5", '{"a": "b"}', "[]"),
@@ -266,6 +270,11 @@ def test_values_that_do_not_fit_are_set_aside_with_a_detail_that_names_field_val
         assert detail.endswith(f" is not {column.declared or column.iceberg}"), detail
 
 
+def test_a_day_that_readers_cannot_take_is_out_of_range(records: Records) -> None:
+    rows = shape(json_object.decode(records(['{"date": "0000-12-31"}']), PLAN.columns), PLAN).select(FAULT).collect()
+    assert [tuple(row[FAULT]) for row in rows] == [("out_of_range", "date: 0000-12-31 is not date", "shape")]
+
+
 @pytest.mark.parametrize(
     ("text", "detail"),
     [
@@ -276,6 +285,8 @@ def test_values_that_do_not_fit_are_set_aside_with_a_detail_that_names_field_val
         ('{"int64": "a", "int32": true, "utf8": "ok"}', 'int32: true is not int; int64: "a" is not long'),
         ('{"int32": "' + "x" * 500 + '"}', 'int32: "' + "x" * 59 + " is not int"),
         ("[1]", "ARRAY<BIGINT> where an object is expected"),
+        ('{"int64": "a", "zzz": NaN, "zzz": 1}', 'int64: "a" is not long'),
+        ('{"a":' * 10_000 + "}" * 10_000, "not JSON, or more than 200 levels deep"),
     ],
 )
 def test_what_a_detail_says(records: Records, text: str, detail: str) -> None:

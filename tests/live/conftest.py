@@ -1,5 +1,6 @@
 """What the live tests share."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def bench(spark: SparkSession, broker: str, rest_uri: str, tmp_path_factory: pyt
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses; for topic and namespace."""
     name: str = request.node.name
-    return name.removeprefix("test_").replace("[", "_").replace("]", "")[:60]
+    return re.sub(r"\W+", "_", name.removeprefix("test_")).strip("_")[:60]
 
 
 @pytest.fixture

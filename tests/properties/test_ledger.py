@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger import FORMAT, MARK, Mark, SourceIdentity, batch_range, highest
 from lakehouse_ingest.records import Offsets, Range, Token, TopicPartition
-from lakehouse_ingest.starting import SourceNow, begin
+from lakehouse_ingest.starting import SourceNow, begin, complete, uncertain
 from lakehouse_ingest.tables import Place
 
 TOPICS = st.one_of(st.sampled_from(["a", "a.b", "a-b", "/events/payments"]), st.text(min_size=1, max_size=20))
@@ -197,26 +198,6 @@ def test_the_batches_of_a_query_cover_every_offset_once(history: tuple[Offsets, 
     assert sum(map(len, ranges)) == sum(end - start.get(at, 0) for at, end in ends[-1].items())
 
 
-@st.composite
-def ranges_and_maps(draw: st.DrawFn) -> tuple[Range, Offsets]:
-    start = draw(st.dictionaries(PLACES, st.integers(0, 100), min_size=1, max_size=5))
-    batch = Range(start, {at: offset + draw(st.integers(0, 50)) for at, offset in start.items()})
-    return batch, draw(st.dictionaries(st.one_of(st.sampled_from(sorted(start)), PLACES), st.integers(0, 200)))
-
-
-@given(ranges_and_maps())
-def test_what_is_left_of_a_range_is_what_is_not_held(drawn: tuple[Range, Offsets]) -> None:
-    batch, held = drawn
-    left = batch.after(held)
-    assert left.end == batch.end
-    assert set(left.start) == set(batch.start)
-    for at, end in batch.end.items():
-        wanted = [offset for offset in range(batch.start[at], end) if offset >= held.get(at, 0)]
-        assert list(range(left.start[at], end)) == wanted
-        assert end - left.start[at] == len(wanted)
-    assert left.after(held) == left
-
-
 # -- exactly once, in a model -----------------------------------------------------------------------------
 
 IDENTITY = SourceIdentity("cluster", {"t": "id"})
@@ -243,15 +224,19 @@ class Crash(Exception):
     """The process dies here."""
 
 
+Judge = Callable[[TopicPartition, int], str]
+DEAD = "dead"
+
+
 @dataclass
 class Model:
-    """The street of `batch.py` over lists: rows to the table, dead ones to the dead letters, then the record."""
+    """The street of `batch.py` over lists: rows to their tables, dead ones to the dead letters, then the record."""
 
-    table: Store = field(default_factory=Store)
-    dead: Store = field(default_factory=Store)
+    stores: dict[str, Store] = field(default_factory=lambda: {name: Store() for name in ("a", "b", DEAD)})
     record: Store = field(default_factory=Store)
     high: dict[TopicPartition, int] = field(default_factory=dict)
     epoch: int = 0
+    held: set[tuple[TopicPartition, int]] = field(default_factory=set)
 
     def grow(self, data: st.DataObject) -> None:
         if data.draw(st.booleans(), label="a partition is added"):
@@ -260,35 +245,38 @@ class Model:
     def start(self) -> tuple[Offsets, Token]:
         self.epoch += 1
         now = SourceNow(IDENTITY, dict.fromkeys(self.high, 0), self.high)
-        record = self.record.place("record")
-        start = begin(record, [self.table.place("table"), self.dead.place("dead")], now, "earliest")
+        record, places = self.record.place("record"), [store.place(name) for name, store in self.stores.items()]
+        start, done = begin(record, places, now, "earliest"), complete(record, places)
         token = Token("p", 1, self.epoch, -1)
         self.record.commit([], Mark(token, IDENTITY, start, start, start))
+        self.held = {
+            row
+            for place in uncertain(places, done)
+            for row in self.stores[place.table].rows
+            if row[1] >= done.get(row[0], 0)
+        }
         return start, token
 
-    def land(self, store: Store, batch: Range, token: Token, *, dead: bool) -> None:
-        """Trims by row, skips an empty append, and carries the highest map, as a landing does."""
-        place = store.place("")
-        left = batch.after(place.held)
+    def land(self, name: str, batch: Range, token: Token, judge: Judge) -> None:
+        """Leaves alone what has a place, skips an empty append, and carries the highest map, as a landing does."""
+        store = self.stores[name]
+        place = store.place(name)
         rows = [
             (at, offset)
             for at in batch.end
-            for offset in range(left.start[at], batch.end[at])
-            if is_dead(at, offset) == dead
+            for offset in range(batch.start[at], batch.end[at])
+            if (at, offset) not in self.held and judge(at, offset) == name
         ]
         if rows:
             before = place.mark.complete if place.mark else {}
-            complete = highest([before, batch.start])
-            store.commit(rows, Mark(token, IDENTITY, batch.start, highest([place.held, batch.end]), complete))
+            done = highest([before, batch.start])
+            store.commit(rows, Mark(token, IDENTITY, batch.start, highest([place.held, batch.end]), done))
 
-    def run(self, batch: Range, token: Token, crash: int, *, dead_first: bool, recorded: bool) -> None:
-        """Both landings are independent: either may come first; the record may wait for later batches."""
-        effects: list[Callable[[], None]] = [
-            lambda: self.land(self.table, batch, token, dead=False),
-            lambda: self.land(self.dead, batch, token, dead=True),
-        ]
-        if dead_first:
-            effects.reverse()
+    def run(
+        self, batch: Range, token: Token, crash: int, judge: Judge, *, order: Sequence[str], recorded: bool
+    ) -> None:
+        """Landings are independent: any may come first; the record may wait for later batches."""
+        effects: list[Callable[[], None]] = [partial(self.land, name, batch, token, judge) for name in order]
         if recorded:
             effects.append(lambda: self.record.commit([], Mark(token, IDENTITY, batch.start, batch.end, batch.end)))
         for number, effect in enumerate(effects):
@@ -299,18 +287,21 @@ class Model:
             raise Crash
 
 
-def is_dead(at: TopicPartition, offset: int) -> bool:
-    return (offset * 7 + at[1]) % 5 == 0
-
-
 @settings(max_examples=200)
 @given(st.data())
-def test_crashes_and_other_batch_boundaries_lose_and_double_nothing(data: st.DataObject) -> None:
+def test_crashes_other_batches_and_other_judgements_lose_and_double_nothing(data: st.DataObject) -> None:
+    """Where a record belongs may be judged otherwise at each start: by other settings, or by other columns."""
     model = Model(high={("t", 0): 0})
+
+    def judging() -> Judge:
+        seed = data.draw(st.integers(0, 99), label="how this start judges")
+        names = [*model.stores]
+        return lambda at, offset: names[(offset * 7 + at[1] + seed * (offset % 3)) % len(names)]
+
     for _ in range(data.draw(st.integers(1, 6), label="starts")):
         model.grow(data)
         start, token = model.start()
-        done = dict(start)
+        done, judge = dict(start), judging()
         try:
             for number in range(data.draw(st.integers(0, 4), label="batches")):
                 model.grow(data)
@@ -322,16 +313,16 @@ def test_crashes_and_other_batch_boundaries_lose_and_double_nothing(data: st.Dat
                     batch,
                     replace(token, batch=number),
                     data.draw(st.integers(0, 9), label="crash after so many effects"),
-                    dead_first=data.draw(st.booleans(), label="dead letters first"),
+                    judge,
+                    order=data.draw(st.permutations([*model.stores]), label="order of landings"),
                     recorded=data.draw(st.booleans(), label="record written"),
                 )
                 done = end
         except Crash:
             continue
     start, token = model.start()
-    model.run(Range(start, dict(model.high)), replace(token, batch=0), 99, dead_first=False, recorded=True)
-    read = Counter([*model.table.rows, *model.dead.rows])
+    last = Range(start, dict(model.high))
+    model.run(last, replace(token, batch=0), 99, judging(), order=[*model.stores], recorded=True)
+    read = Counter(row for store in model.stores.values() for row in store.rows)
     assert read == Counter((at, offset) for at, high in model.high.items() for offset in range(high))
-    assert all(not is_dead(*row) for row in model.table.rows)
-    assert all(is_dead(*row) for row in model.dead.rows)
     assert model.record.place("record").held == model.high

@@ -1,6 +1,5 @@
 """Where a start begins, rule by rule: from the tables and the source as they are now, or not at all."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +9,8 @@ from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefuse
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import load_settings
-from lakehouse_ingest.starting import SourceNow, as_text, begin, compare, hash_of, meaning
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.starting import SourceNow, as_text, begin, compare, hash_of, meaning, same_tables, uncertain
+from lakehouse_ingest.tables import Place, Registered
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
 NOW = SourceNow(IDENTITY, {("t", 0): 0, ("t", 1): 0}, {("t", 0): 1000, ("t", 1): 1000})
@@ -28,13 +27,13 @@ def place(
     *,
     source: SourceIdentity = IDENTITY,
     known: bool = True,
-    loose: Offsets | None = None,
+    uuid: str = "",
 ) -> Place:
     """A table that holds up to `following`; without one it has no mark of ours."""
     found = None
     if following is not None:
         found = Mark(Token("p", 1, 1, 1), source, {}, following, following if complete is None else complete)
-    return Place(table, "branch", 1, found, {}, known=known, loose=loose or {})
+    return Place(table, "branch", 1, found, {}, known=known, uuid=uuid)
 
 
 RECORD, NEVER = place("record", at(500, 500)), place("record")
@@ -147,23 +146,16 @@ def test_retention_up_to_where_we_are_is_fine() -> None:
 # -- begin, where a history was pruned --------------------------------------------------------------------
 
 
-def test_a_pruned_table_is_settled_by_the_record_when_its_branch_got_no_further() -> None:
-    pruned = place("t", known=False, loose=at(500, 400))
+def test_a_pruned_table_does_no_harm_where_the_record_knows() -> None:
+    """What it holds beyond that is told by its rows."""
+    pruned = place("t", known=False)
     assert begin(RECORD, [pruned], NOW, "earliest") == at(500, 500)
+    assert uncertain([pruned], RECORD.held) == [pruned]
 
 
-@pytest.mark.parametrize(
-    ("record", "loose"),
-    [
-        pytest.param(RECORD, at(500, 501), id="its branch got further than the record"),
-        pytest.param(RECORD, {}, id="nothing tells how far it got"),
-        pytest.param(RECORD, {**at(5, 5), ("t", 2): 1}, id="in a partition that the record does not know"),
-        pytest.param(NEVER, at(5, 5), id="there is no record"),
-    ],
-)
-def test_a_pruned_table_that_nothing_settles_stops(record: Place, loose: Offsets) -> None:
+def test_a_pruned_table_is_no_reason_to_begin_anew() -> None:
     with pytest.raises(LedgerUnclear, match=r"history of t was expired .* `_source`"):
-        begin(record, [place("t", known=False, loose=loose)], NOW, "earliest")
+        begin(NEVER, [place("t", known=False)], NOW, "earliest")
 
 
 def test_a_pruned_record_is_no_reason_to_begin_anew() -> None:
@@ -181,17 +173,47 @@ def test_what_stops_a_start_is_for_an_operator() -> None:
     assert issubclass(LedgerUnclear, NeedsOperator)
 
 
+# -- what may be there beyond -----------------------------------------------------------------------------
+
+
+def test_a_table_that_landed_beyond_what_is_complete_is_asked_for_its_rows() -> None:
+    ahead, level, never = place("t", at(600, 500), at(500, 500)), place("u", at(500, 500)), place("v")
+    assert uncertain([ahead, level, never], at(500, 500)) == [ahead]
+
+
+def test_a_partition_that_is_not_complete_anywhere_is_asked_for_as_well() -> None:
+    added = place("t", at(500, 7), at(500))
+    assert uncertain([added], at(500)) == [added]
+
+
+def test_an_empty_table_holds_nothing() -> None:
+    assert uncertain([replace(place("t", known=False), main=None)], at(5)) == []
+
+
+def test_the_tables_are_those_that_were_registered() -> None:
+    same_tables({"t": Registered("uuid-1")}, {"t": place("t", uuid="uuid-1"), "new": place("new", uuid="uuid-2")})
+
+
+@pytest.mark.parametrize(
+    ("now", "says"), [("uuid-2", "was replaced .uuid uuid-1 is now uuid-2."), (None, "was dropped")]
+)
+def test_a_table_that_was_replaced_or_dropped_stops(now: str | None, says: str) -> None:
+    with pytest.raises(TableChanged, match=f"table ingest.events {says}"):
+        same_tables({"ingest.events": Registered("uuid-1")}, {"ingest.events": place("t", uuid=now)} if now else {})
+
+
 # -- settings that changed --------------------------------------------------------------------------------
 
 
-def settled(tables: Mapping[str, str | None] | None = None, **changes: Any) -> dict[str, object]:
+def settled(**changes: Any) -> dict[str, object]:
     table: dict[str, Any] = {"table": "events", "event_time": "ts", **changes.pop("table", {})}
     stream = {"topics": ["a", "b"], "tables": [table], **changes.pop("stream", {})}
     tree: dict[str, Any] = {"name": "p", "streams": [stream], **changes}
-    return meaning(load_settings(None, tree, {}), tables or {})
+    settings = load_settings(None, tree, {})
+    return meaning(settings, settings.streams[0])
 
 
-BEFORE = as_text(settled({"ingest.events": "uuid-1"}))
+BEFORE = as_text(settled())
 
 
 def test_a_first_start_has_nothing_to_compare_with() -> None:
@@ -199,7 +221,7 @@ def test_a_first_start_has_nothing_to_compare_with() -> None:
 
 
 def test_the_same_settings_are_no_change() -> None:
-    assert compare(BEFORE, settled({"ingest.events": "uuid-1"}), accepted=False) == []
+    assert compare(BEFORE, settled(), accepted=False) == []
 
 
 @pytest.mark.parametrize(
@@ -220,6 +242,26 @@ def test_a_topic_more_is_noted_and_goes_on() -> None:
     assert compare(BEFORE, now, accepted=False) == ['topics: ["a", "b"] -> ["a", "b", "c"]']
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stream": {"tables": [{"table": "events", "event_time": "ts"}, {"table": "others"}]}},
+        {"table": {"columns": [{"name": "ts", "type": "long"}]}},
+        {"table": {"hints": {"price": "decimal(10,2)"}}},
+        {"table": {"topics": ["a"]}},
+    ],
+)
+def test_what_means_nothing_for_the_records_that_have_landed_is_noted_and_goes_on(changes: dict[str, Any]) -> None:
+    assert len(compare(BEFORE, settled(**changes), accepted=False)) == 1
+
+
+def test_a_column_less_or_of_another_type_stops() -> None:
+    before = as_text(settled(table={"columns": [{"name": "ts", "type": "long"}]}))
+    for columns in ([], [{"name": "ts", "type": "string"}]):
+        with pytest.raises(SettingsRefused, match=r"tables\.events\.columns"):
+            compare(before, settled(table={"columns": columns}), accepted=False)
+
+
 def test_topics_in_another_order_are_the_same() -> None:
     assert compare(BEFORE, settled(stream={"topics": ["b", "a"]}), accepted=False) == []
 
@@ -227,11 +269,12 @@ def test_topics_in_another_order_are_the_same() -> None:
 GRAVE: list[tuple[str, dict[str, Any]]] = [
     ("topics", {"stream": {"topics": ["a"]}}),
     ("topics", {"stream": {"topics": ["a", "c"]}}),
-    ("table", {"table": {"table": "others"}}),
+    ("tables", {"table": {"table": "others"}}),
+    ("type_from", {"stream": {"type_from": "key"}}),
     ("namespace", {"catalog": {"namespace": "other"}}),
     ("dead_letters", {"dead_letters": {"table": "others"}}),
-    ("event_time", {"table": {"event_time": "other"}}),
-    ("event_time_unit", {"table": {"event_time_unit": "s"}}),
+    ("tables.events.event_time", {"table": {"event_time": "other"}}),
+    ("tables.events.event_time_unit", {"table": {"event_time_unit": "s"}}),
 ]
 
 
@@ -252,24 +295,7 @@ def test_a_setting_that_an_older_program_did_not_record_is_no_change() -> None:
     assert compare('{"topics":["a","b"]}', settled(), accepted=False) == []
 
 
-@pytest.mark.parametrize("accepted", [True, False])
-@pytest.mark.parametrize(
-    ("now", "says"), [("uuid-2", "was replaced .uuid uuid-1 is now uuid-2."), (None, "was dropped")]
-)
-def test_a_table_that_was_replaced_or_dropped_stops_even_when_changes_are_accepted(
-    now: str | None, says: str, *, accepted: bool
-) -> None:
-    with pytest.raises(TableChanged, match=f"table ingest.events {says}"):
-        compare(BEFORE, settled({"ingest.events": now}), accepted=accepted)
-
-
-def test_a_table_that_was_not_there_yet_may_appear() -> None:
-    before = as_text(settled({"ingest.events": None}))
-    assert compare(before, settled({"ingest.events": "uuid-1"}), accepted=False) == []
-
-
-def test_the_hash_in_each_commit_follows_the_meaning_and_not_the_tables() -> None:
+def test_the_hash_in_each_commit_follows_the_meaning() -> None:
     settings = settled()
-    assert hash_of(settings) == hash_of(settled({"ingest.events": "uuid-1"}))
     assert hash_of(settings) == hash_of(settled(stream={"every": "1h"}))
     assert len({hash_of(settings), *(hash_of(settled(**changes)) for _, changes in GRAVE)}) == len(GRAVE) + 1

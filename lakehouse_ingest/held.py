@@ -1,0 +1,72 @@
+"""The records of the batch that was under way when an earlier start ended: which of them have their place already.
+
+Below `complete` every landing is done. Beyond it some tables may hold their rows of a batch and others not, and
+settings, columns and batches may be others now than they were. So nothing is concluded from what would have been
+done: the rows in the tables tell, each by its coordinates, and what none of them holds is landed as if it were new.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse_ingest import accounting
+from lakehouse_ingest.accounting import TRIMMED, Tally
+from lakehouse_ingest.records import RECORD, SOURCE, Offsets, Range
+from lakehouse_ingest.session import LAKE
+
+COORDINATES = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A table's snapshot that may hold such rows; of a table of dead letters only those of one pipeline."""
+
+    table: str
+    snapshot: int
+    pipeline: str | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the tables hold at and beyond `complete`."""
+
+    holders: Sequence[Holder] = ()
+    topics: Sequence[str] = ()
+    complete: Offsets = field(default_factory=dict)
+    until: Offsets = field(default_factory=dict)  # beyond this they hold nothing
+
+    @classmethod
+    def beyond(cls, complete: Offsets, holders: Sequence[Holder], topics: Sequence[str], spark: SparkSession) -> "Held":
+        if not holders:
+            return cls()
+        rows = _coordinates(spark, holders, topics, complete)
+        ends = rows.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("end")).collect()
+        return cls(holders, topics, complete, {(end["topic"], end["partition"]): end["end"] for end in ends})
+
+    def without(self, records: DataFrame, batch: Range) -> tuple[DataFrame, Tally]:
+        """The records that have no place yet, and the counts of the others."""
+        if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
+            return records, Tally()
+        # Of the batch's own session, which is not the one that the stream was started in.
+        held = _coordinates(records.sparkSession, self.holders, self.topics, self.complete)
+        same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
+        there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
+        return records.join(held, same, "left_anti"), there
+
+
+def _coordinates(spark: SparkSession, holders: Sequence[Holder], topics: Sequence[str], complete: Offsets) -> DataFrame:
+    at = F.col(SOURCE)
+    # The lowest one is what files are left out by; then partition by partition.
+    lowest = min(complete.values(), default=0) if {topic for topic, _ in complete} >= set(topics) else 0
+    wanted = at["topic"].isin(*topics) & (at["offset"] >= lowest) & ~accounting.below(at, complete)
+    found = []
+    for holder in holders:
+        name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))
+        rows = spark.read.option("versionAsOf", str(holder.snapshot)).table(name)
+        if holder.pipeline is not None:
+            rows = rows.where(F.col("pipeline") == holder.pipeline)
+        found.append(rows.where(wanted).select(*(at[part].alias(part) for part in COORDINATES)))
+    return reduce(DataFrame.unionAll, found)

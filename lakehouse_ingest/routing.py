@@ -1,0 +1,129 @@
+"""Which table a record goes to, told from its topic and its type. No match is a fault, never a drop.
+
+A route is text in a column: the entry of `streams.tables` that takes the record, and of its topic and its type
+those that the entry's template names; so records of one route go to one table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Reason
+from lakehouse_ingest.settings import StreamSettings, TableSettings
+from lakehouse_ingest.shaping import faulty
+
+STAGE = "route"
+NOT_KEPT = "not kept"  # the route of records whose type is not kept
+SEPARATOR = "\x1f"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where records of one kind go."""
+
+    entry: int
+    topic: str = ""  # empty: the template does not name it
+    type: str = ""
+
+    def __str__(self) -> str:
+        return SEPARATOR.join((str(self.entry), self.topic, self.type))
+
+    @classmethod
+    def parse(cls, text: str) -> "Route":
+        entry, topic, kind = text.split(SEPARATOR, 2)
+        return cls(int(entry), topic, kind)
+
+
+def check(stream: StreamSettings, spark: SparkSession) -> None:
+    """Refuses a pattern that Python takes and Java doesn't; it is Java that will use it."""
+    java: Any = spark._jvm  # noqa: SLF001 - the only way to Java's own classes
+    try:
+        java.java.util.regex.Pattern.compile(stream.keep_types or "")
+    except Py4JJavaError as refusal:
+        raise SettingsRefused(
+            f"the setting `keep_types` is no regular expression as Java knows them: {stream.keep_types}"
+        ) from refusal
+
+
+def only_route(stream: StreamSettings) -> Route | None:
+    """The route of all records, where no record has to be looked at to know it."""
+    table, *others = stream.tables
+    many = "{topic}" in table.table and len(stream.topics) > 1
+    if others or table.topics or table.types or stream.keep_types or many or "{type}" in table.table:
+        return None
+    return Route(0, stream.topics[0] if "{topic}" in table.table else "")
+
+
+def route(rows: DataFrame, stream: StreamSettings) -> DataFrame:
+    """Adds the route: null where no table takes the record."""
+    if found := only_route(stream):
+        return rows.withColumn(ROUTE, F.lit(str(found)))
+    topic, kind = F.col(RECORD)["topic"], _type(stream.type_from)
+    taken = F.lit(None).cast("string")
+    for number, table in reversed(list(enumerate(stream.tables))):
+        taken = F.when(_takes(table, topic, kind), _written(number, table, topic, kind)).otherwise(taken)
+    if stream.keep_types:
+        taken = F.when(kind.isNotNull() & ~kind.rlike(stream.keep_types), NOT_KEPT).otherwise(taken)
+    return rows.withColumn(ROUTE, taken)
+
+
+def astray(rows: DataFrame, stream: StreamSettings) -> DataFrame:
+    """A fault for records without a route, unless something worse is known of them."""
+    topic, kind = F.col(RECORD)["topic"], _type(stream.type_from)
+    unknown = F.concat(F.lit("no entry of `streams.tables` takes the topic "), topic)
+    if stream.type_from:
+        typeless = F.lit(f"no type is found at {stream.type_from}")
+        unknown = F.when(kind.isNull(), typeless).otherwise(
+            F.concat(unknown, F.lit(" with the type "), F.substring(kind, 1, 60))
+        )
+    return rows.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.NO_TABLE, unknown, STAGE)))
+
+
+def _takes(table: TableSettings, topic: Column, kind: Column) -> Column:
+    conditions = [topic.isin(*table.topics)] if table.topics else []
+    if table.types:
+        conditions.append(kind.isin(*table.types))
+    if "{type}" in table.table:
+        conditions.append(kind.isNotNull())
+    return _all(conditions)
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    found = F.lit(True)
+    for condition in conditions:
+        found = found & F.coalesce(condition, F.lit(False))
+    return found
+
+
+def _written(number: int, table: TableSettings, topic: Column, kind: Column) -> Column:
+    nothing = F.lit("")
+    return F.concat_ws(
+        SEPARATOR,
+        F.lit(str(number)),
+        topic if "{topic}" in table.table else nothing,
+        kind if "{type}" in table.table else nothing,
+    )
+
+
+def _type(type_from: str | None) -> Column:
+    """The record's type as text; null where there is none."""
+    record = F.col(RECORD)
+    where, _, name = (type_from or "").partition(":")
+    match where:
+        case "key":
+            text = record["key"].cast("string")
+        case "header":  # the last of that name, as Kafka's own clients take it
+            named = F.filter(record["headers"], lambda header: header["key"] == name)
+            text = F.try_element_at(named, F.lit(-1))["value"].cast("string")
+        case "field":
+            path = "".join(f"['{part}']" for part in name.split("."))
+            found = F.get_json_object(record["value"].cast("string"), f"${path}")
+            text = F.when(~found.rlike(r"^[\[{]"), found)  # an object or a list is no name
+        case _:
+            return F.lit(None).cast("string")
+    return F.when(F.is_valid_utf8(text) & (text != ""), text)

@@ -1,0 +1,127 @@
+"""The records of a batch, each on its way to a table, or to none.
+
+An aggregate over records in memory tells which routes there are, how many records take each, and what fields
+these have. A table is made, or gets its new columns, before the first row is written.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse_ingest import accounting
+from lakehouse_ingest.accounting import FILTERED, LANDED, Tally
+from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.planning import Planned
+from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
+from lakehouse_ingest.routing import NOT_KEPT, STAGE, Route, astray
+from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.shaping import faulty, shape
+from lakehouse_ingest.stream_tables import Refusal, StreamTables
+from lakehouse_ingest.table_keeper import Landing, TableKeeper
+
+# Does something for each item, all of them at once; what was made of them, and what went wrong with others.
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], tuple[list[Any], list[BaseException]]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows for one table, sound and faulty ones, in its columns."""
+
+    landing: Landing
+    rows: DataFrame
+    size: int  # records at most
+
+
+@dataclass(frozen=True)
+class Parted:
+    parts: Sequence[Part]
+    astray: Sequence[DataFrame] = ()  # records that no table takes, with their fault
+    looked: Tally | None = None  # what the look counted: filtered, or all the others
+    failures: Sequence[BaseException] = ()  # of tables that could not be made ready
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of one route."""
+
+    route: Route
+    size: int
+    seen: str | None
+    rows: DataFrame
+
+
+def whole(records: DataFrame, keeper: TableKeeper, size: int) -> Parted:
+    """All to one table that is known: nothing has to be looked at before the one pass that writes."""
+    assert keeper.landing
+    return Parted([Part(keeper.landing, _shaped(records, keeper.plan((), records)), size)])
+
+
+def sort(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, each: Each) -> Parted:
+    groups, looked = _look(routed, batch, stream, tables.routes)
+    found = [(group, tables.at(group.route)) for group in groups]
+    going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
+    planned, failures = each(lambda one: (*one, _planned(*one)), going)
+    tables.register()
+    parts, nowhere = [], []
+    for group, keeper, plan in planned:
+        rows = _shaped(group.rows, plan)
+        if keeper.landing:
+            parts.append(Part(keeper.landing, rows, group.size))
+        else:
+            nowhere.append(rows.select(RECORD, FAULT))
+    if looked.total(LANDED) > sum(group.size for group, _ in going):
+        refused = {group.route: refusal for group, refusal in found if isinstance(refusal, Refusal)}
+        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream))
+    return Parted(parts, nowhere, looked, failures)
+
+
+def _look(routed: DataFrame, batch: Range, stream: StreamSettings, known: Iterable[Route]) -> tuple[list[Group], Tally]:
+    outcome = F.when(F.col(ROUTE) == NOT_KEPT, accounting.number_of(FILTERED)).otherwise(accounting.number_of(LANDED))
+    looked = accounting.count(routed, batch, outcome)
+    infers = any(not table.columns for table in stream.tables)
+    rows = (
+        routed.where(F.col(ROUTE) != NOT_KEPT)
+        .groupBy(ROUTE)
+        .agg(
+            F.count(F.lit(1)).alias("size"),
+            (json_object.seen() if infers else F.lit(None).cast("string")).alias("seen"),
+        )
+        # Those that have a table, and then by name, for there may be more of them than memory is for.
+        .orderBy(~F.col(ROUTE).isin([str(route) for route in known]), ROUTE)
+        .limit(2 * stream.max_tables)
+        .collect()
+    )
+    groups = [
+        Group(Route.parse(row[ROUTE]), row["size"], row["seen"], routed.where(F.col(ROUTE) == row[ROUTE]))
+        for row in rows
+    ]
+    return groups, looked
+
+
+def _planned(group: Group, keeper: TableKeeper) -> Planned:
+    return keeper.plan(() if keeper.settled else json_object.fields_of(group.seen), group.rows)
+
+
+def _shaped(rows: DataFrame, planned: Planned) -> DataFrame:
+    found = shape(json_object.decode(rows, planned.plan.columns, planned.refused), planned.plan)
+    if planned.settled:
+        return found
+    nothing_known = F.lit("no field or no event time has been seen in this topic yet")
+    return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, nothing_known, "plan")))
+
+
+def _nowhere(
+    routed: DataFrame, going: Sequence[Route], refused: Mapping[Route, Refusal], stream: StreamSettings
+) -> DataFrame:
+    """The records that no table takes, each with the reason."""
+    left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
+    taken = [str(route) for route, refusal in refused.items() if refusal.reason is Reason.NAME_TAKEN]
+    named = faulty(Reason.NAME_TAKEN, F.lit("the table's name is taken by another topic or type"), STAGE)
+    many = faulty(Reason.TOO_MANY_TABLES, F.lit(f"the stream feeds {stream.max_tables} tables: `max_tables`"), STAGE)
+    why = F.when(F.col(ROUTE).isin(taken), named).when(F.col(ROUTE).isNotNull(), many)
+    # What can't be read at all has no type either: then that is what is said of it.
+    read = json_object.decode(left.withColumn(FAULT, F.coalesce(FAULT, why)), ())
+    return astray(read, stream).select(RECORD, FAULT)

@@ -1,0 +1,342 @@
+"""One stream: it begins from the tables, lets Spark take what is there, and begins again when plumbing broke.
+
+There is one way to recover, and it is the way of every start: read what the tables hold, take the next epoch,
+start Spark at exactly those offsets with a new checkpoint.
+"""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from threading import Event, Lock
+from time import monotonic
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lakehouse_ingest import dead_letters, ledger, pacing, routing, starting
+from lakehouse_ingest.batch import Street
+from lakehouse_ingest.batch_record import BatchRecord, record_spec
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
+from lakehouse_ingest.held import Held, Holder
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.maintenance.expire import expire
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.starting import SourceNow
+from lakehouse_ingest.stream_tables import StreamTables
+from lakehouse_ingest.table_keeper import Landing
+from lakehouse_ingest.tables import Column, Connection, Lake, Partition, Place, Registered, TableSpec
+from lakehouse_ingest.writers.iceberg import FileOptions
+
+LONGEST_WAIT_S = 60.0
+LOOK_S = 0.1  # how often the stream's thread looks whether to stop
+AT_ONCE = 8  # tables that are opened or written at the same time
+
+
+@dataclass
+class Stream:
+    """One stream of a pipeline; `stop` may be set from any thread or signal handler."""
+
+    settings: Settings
+    stream: StreamSettings
+    spark: SparkSession
+    connection: Connection
+    watch: Watch
+    scratch: Path
+    drain: bool  # end when all that was there at the start has landed
+    accept_changes: bool
+    stop: Event
+    landed: int = 0  # batches
+    _gate: Lock = field(default_factory=Lock)
+    _closing: Event = field(default_factory=Event)
+    _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
+    _stands: float | None = None  # since when this start does
+
+    @property
+    def identity(self) -> str:
+        """Its name in the ledger."""
+        return f"{self.settings.name}-{self.stream.name}" if self.stream.name else self.settings.name
+
+    @property
+    def name(self) -> str:
+        """As people know it."""
+        return self.stream.name or ",".join(self.stream.topics)
+
+    def run(self) -> None:
+        """Returns when stopped or drained; raises what a person has to settle."""
+        wait, attempt, since = self.settings.retry.first, 0, monotonic()
+        while not self.stop.is_set():
+            before, self._stands = self.landed, None
+            try:
+                return self._one_start()
+            except Superseded as end:
+                self.watch.events.superseded(end)
+                raise
+            except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
+                failure = _explained(error)
+                if not isinstance(failure, TryAgain) or self._spark_is_gone():
+                    raise failure from error
+                if not attempt or self.landed > before or self._stood():
+                    wait, attempt, since = self.settings.retry.first, 0, monotonic()
+                if monotonic() - since > self.settings.retry.limit:
+                    raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
+                attempt += 1
+                self.watch.events.retrying(stream=self.name, attempt=attempt, wait_s=wait, error=failure)
+                self.stop.wait(wait)
+                wait = min(wait * 2, LONGEST_WAIT_S)
+        return None
+
+    # -- one start ----------------------------------------------------------------------------------------
+
+    def _one_start(self) -> None:
+        source = Kafka(self.settings.source, self.stream.topics)
+        identity = source.identity()
+        lake = self._lake = self._lake or Lake(
+            self.connection,
+            self.identity,
+            lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
+        )
+        # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
+        pool = ("spark.scheduler.pool", self.identity)
+        self.spark.sparkContext.setLocalProperty(*pool)
+        with ThreadPoolExecutor(
+            AT_ONCE, f"writer {self.name}", self.spark.sparkContext.setLocalProperty, pool
+        ) as threads:
+            street = self._street(lake, source, identity, threads)
+            goal = source.ends() if self.drain else None
+            self.watch.log.info(
+                "started",
+                stream=self.name,
+                epoch=street.token.epoch,
+                topics=list(self.stream.topics),
+                tables=len(street.tables.registered),
+                shape=street.shape,
+            )
+            self._stands = monotonic()
+            self._stream_through(street, source, goal)
+        street.record.write()
+        with suppress(TryAgain):
+            source.publish(street.record.complete, self.identity)
+
+    def _street(self, lake: Lake, source: Kafka, identity: SourceIdentity, threads: ThreadPoolExecutor) -> Street:
+        namespace = self.settings.catalog.namespace
+        record_name = f"{namespace}.{self.settings.ledger.batch_table}"
+        dead_name = f"{namespace}.{self.settings.dead_letters.table}"
+        named = [f"{namespace}.{entry.table}" for entry in self.stream.tables if "{" not in entry.table]
+        if len({*named, record_name, dead_name}) < len(named) + 2:
+            raise SettingsRefused("the dead letters, the batch record and the events need a table each")
+        routing.check(self.stream, self.spark)
+        lake.ensure_namespace(namespace)
+        own = FileOptions()
+        lake.create(record_spec(record_name, own))
+        lake.create(_dead_spec(dead_name, own))
+        # Where the batch record does not know us, it may have been lost: then the tables are asked one by one.
+        known = {} if lake.knows(record_name) else lake.known_in(namespace)
+        known.pop(record_name, None)
+        epoch, record_place = lake.claim(record_name, [*{dead_name, *named, *known}])
+        registered = lake.registered(record_name) or known
+        places = lake.open_all([*{dead_name, *named, *registered}], epoch, threads)
+        starting.same_tables(registered, places)
+        self._compare(record_place)
+        lake.register(record_name, {**known, dead_name: Registered(places[dead_name].uuid)})
+        registered.pop(dead_name, None)
+        # Asked for only now: until it was shut out, an earlier writer may have gone on.
+        now = SourceNow(identity, *source.bounds())
+        done = starting.complete(record_place, [*places.values()])
+        start = starting.begin(record_place, [*places.values()], now, self.settings.source.start)
+        marks = [place.mark for place in (record_place, *places.values()) if place.mark]
+        generation = max((mark.token.generation for mark in marks), default=1)
+        token = Token(self.identity, generation, epoch, -1)
+        meant = starting.meaning(self.settings, self.stream)
+        mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant))
+        record = BatchRecord(
+            lake,
+            record_place,
+            mark,
+            starting.as_text(meant),
+            self.settings.ledger.batch_every,
+            lambda place: self._expired(lake, place),
+        )
+        tables = StreamTables(
+            lake,
+            self.stream,
+            namespace,
+            record_name,
+            (record_name, dead_name),
+            epoch,
+            registered,
+            places,
+            lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
+        )
+        record.started(token)
+        holders = [
+            Holder(place.table, place.main or 0, self.identity if place.table == dead_name else None)
+            for place in starting.uncertain(places.values(), done)
+        ]
+        checkpoint = self._checkpoint(epoch)
+        return Street(
+            name=self.name,
+            token=token,
+            stream=self.stream,
+            lake=lake,
+            watch=self.watch,
+            source=now.identity,
+            settings_hash=mark.settings,
+            offset_log=checkpoint / "offsets",
+            start=start,
+            record=record,
+            dead=Landing(places[dead_name], own),
+            tables=tables,
+            held=Held.beyond(done, holders, self.stream.topics, self.spark),
+            acknowledge=self._acknowledge(source),
+            tidy=lambda place: self._expired(lake, place),
+            threads=threads,
+        )
+
+    def _compare(self, record: Place) -> None:
+        before = record.carried.get(f"{ledger.SETTINGS}{self.identity}")
+        for change in starting.compare(
+            before, starting.meaning(self.settings, self.stream), accepted=self.accept_changes
+        ):
+            self.watch.log.warning("settings_changed", stream=self.name, change=change)
+
+    def _batch(
+        self, street: Street, source: Kafka, goal: Offsets | None, failures: list[BaseException]
+    ) -> Callable[[DataFrame, int], None]:
+        def batch(rows: DataFrame, number: int) -> None:
+            # Whoever stops the query holds the gate until this has returned: to wait for it would be to wait for
+            # each other. What is not landed now is read again by the next start.
+            while not self._gate.acquire(timeout=LOOK_S):
+                if self._closing.is_set():
+                    return
+            try:
+                began = monotonic()
+                landed = street.run(rows, number)
+                self.landed += 1
+                if goal is None:
+                    pacing.wait_until_due(self.stream, began, landed.end, source.ends, self.stop)
+            except BaseException as failure:
+                failures.append(failure)
+                raise
+            finally:
+                self._gate.release()
+
+        return batch
+
+    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> None:
+        failures: list[BaseException] = []
+        self._closing.clear()
+        frame = source.stream(self.spark, street.start, self.stream.max_records)
+        if goal is not None and _reached(goal, street.start):
+            return
+        query = (
+            frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
+            .option("checkpointLocation", str(street.offset_log.parent))
+            .queryName(f"{self.identity} {street.token.epoch}")
+            .start()
+        )
+        try:
+            while query.isActive and not self.stop.wait(LOOK_S):
+                if goal is not None and _reached(goal, street.record.complete):
+                    break
+                self._write_overdue(street.record)
+        finally:
+            self._closing.set()
+            with self._gate:  # a batch that is under way ends first
+                _end(query)
+        if failures:
+            raise _explained(failures[0])
+        if (error := query.exception()) is not None:
+            raise TryAgain(_first_line(error))
+
+    def _write_overdue(self, record: BatchRecord) -> None:
+        """The rows of a last batch, when no other batch comes to take them along."""
+        if record.overdue and self._gate.acquire(blocking=False):
+            try:
+                record.write()
+            finally:
+                self._gate.release()
+
+    def _spark_is_gone(self) -> bool:
+        """Whether there is no Java process any more to try it with."""
+        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        return process is not None and process.poll() is not None
+
+    def _stood(self) -> bool:
+        """Whether this start had recovered, though nothing came that could have landed."""
+        return self._stands is not None and monotonic() - self._stands > max(self.settings.retry.limit, LONGEST_WAIT_S)
+
+    # -- small things -------------------------------------------------------------------------------------
+
+    def _checkpoint(self, epoch: int) -> Path:
+        """Scratch: a checkpoint that is used again would silently override where we start."""
+        folder = self.scratch / f"checkpoint-{self.identity}-{epoch}"
+        rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def _acknowledge(self, source: Kafka) -> Callable[[Offsets], None]:
+        last = [0.0]
+
+        def publish(offsets: Offsets) -> None:
+            if monotonic() - last[0] < self.settings.ledger.batch_every:
+                return
+            last[0] = monotonic()
+            try:
+                source.publish(offsets, self.identity)
+            except LakehouseError as failure:
+                self.watch.log.warning("group_offsets_not_published", error=str(failure))
+
+        return publish
+
+    def _expired(self, lake: Lake, place: Place) -> Place:
+        keep = self.settings.ledger.keep_snapshots
+        if place.snapshots < keep:
+            return place
+        try:
+            count = expire(self.spark, place.table, self.identity, keep)
+        except (
+            Py4JError,
+            PySparkException,
+        ) as failure:  # what has landed has landed; tidying is tried again after the next landing
+            self.watch.log.warning("snapshots_not_expired", table=place.table, error=_first_line(failure))
+            return place
+        self.watch.events.snapshots_expired(table=place.table, count=count)
+        return lake.again(place)
+
+
+def _dead_spec(name: str, files: FileOptions) -> TableSpec:
+    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
+    return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
+
+
+def _reached(goal: Offsets, complete: Offsets) -> bool:
+    return all(complete.get(at, 0) >= offset for at, offset in goal.items())
+
+
+def _end(query: StreamingQuery) -> None:
+    with suppress(StreamingQueryException):  # it is read once more, as query.exception()
+        query.stop()
+
+
+def _explained(failure: BaseException) -> LakehouseError:
+    if isinstance(failure, LakehouseError):
+        return failure
+    again = TryAgain(_first_line(failure))
+    again.__cause__ = failure
+    return again
+
+
+def _first_line(failure: BaseException) -> str:
+    """The sentence of a Java exception without its stack."""
+    text = "\n".join(str(each) for each in (failure, getattr(failure, "_stackTrace", None)) if each)
+    caused = re.findall(r"(?:^|Caused by): ([\w.$]+: [^\n]+)", text, re.MULTILINE)
+    return " ".join((caused[-1] if caused else text or type(failure).__name__).splitlines()[0].split())[:300]

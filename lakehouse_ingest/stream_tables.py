@@ -1,0 +1,122 @@
+"""The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from lakehouse_ingest import names, planning
+from lakehouse_ingest.records import Reason
+from lakehouse_ingest.routing import SEPARATOR, Route
+from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.table_keeper import TableKeeper
+from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a route leads to no table."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass
+class StreamTables:
+    """What one start of one stream knows of its tables."""
+
+    lake: Lake
+    stream: StreamSettings
+    namespace: str
+    record: str  # the batch record: there they are registered
+    taken: Collection[str]  # names of tables that are not for events
+    epoch: int
+    registered: dict[str, Registered]
+    opened: Mapping[str, Place]  # our place on those that were there at the start
+    changed: Callable[[str, list[str]], None]
+    _found: dict[Route, TableKeeper | Refusal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What is known without any record is refused now, not at the first one."""
+        for number, entry in enumerate(self.stream.tables):
+            planning.plan_from_settings(entry.table, entry)
+            planning.partitions_of(entry)
+            if "{" not in entry.table:
+                self.at(Route(number))
+
+    def at(self, route: Route) -> TableKeeper | Refusal:
+        if (known := self._found.get(route)) is not None:
+            return known
+        found = self._new(route)
+        if isinstance(found, TableKeeper) or found.reason is not Reason.TOO_MANY_TABLES:
+            self._found[route] = found  # of the others there may be more than memory is for
+        return found
+
+    @property
+    def _keepers(self) -> list[tuple[Route, TableKeeper]]:
+        return [(route, found) for route, found in self._found.items() if isinstance(found, TableKeeper)]
+
+    @property
+    def routes(self) -> set[Route]:
+        """Those that lead to a table, now or at an earlier start."""
+        found = {route for route, _ in self._keepers}
+        for each in self.registered.values():
+            for number, entry in enumerate(self.stream.tables):
+                topic, kind = ("{topic}" in entry.table, "{type}" in entry.table)
+                found.add(Route(number, each.topic if topic else "", each.type if kind else ""))
+        return found
+
+    def register(self) -> None:
+        """Tell the next start of the tables that are new, before the first row lands in them."""
+        new = {
+            keeper.name: Registered(keeper.landing.place.uuid, route.topic, route.type)
+            for route, keeper in self._keepers
+            if keeper.landing and keeper.name not in self.registered
+        }
+        self.lake.register(self.record, new)
+        self.registered |= new
+
+    # -- a new route --------------------------------------------------------------------------------------
+
+    def _new(self, route: Route) -> TableKeeper | Refusal:
+        name = self._name(route)
+        state = self.lake.find(name)
+        if self._is_anothers(name, route, state):
+            apart = names.apart(name, f"{route.topic}{SEPARATOR}{route.type}")
+            state = self.lake.find(apart)
+            if self.stream.names == "refuse" or self._is_anothers(apart, route, state):
+                return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
+            name = apart
+        mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
+        if name not in mine and len(mine) >= self.stream.max_tables:
+            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
+        keeper = TableKeeper(
+            self.lake,
+            name,
+            self.stream.tables[route.entry],
+            self.epoch,
+            self.changed,
+            refuse_names=self.stream.names == "refuse",
+            origin=_origin(route),
+        )
+        if state:
+            keeper.adopt(state, self.opened.get(name))
+        return keeper
+
+    def _name(self, route: Route) -> str:
+        template = self.stream.tables[route.entry].table
+        for part, outside in (("{topic}", route.topic), ("{type}", route.type)):
+            template = template.replace(part, names.readable(outside, ascii_only=True))
+        return f"{self.namespace}.{names.readable(template, ascii_only=True)}"
+
+    def _is_anothers(self, name: str, route: Route, state: TableState | None) -> bool:
+        mine = (route.topic, route.type)
+        others = {known: (each.topic, each.type) for known, each in self.registered.items()}
+        others |= {keeper.name: (of.topic, of.type) for of, keeper in self._keepers}
+        if others.pop(name, mine) != mine or names.meets(name, (*self.taken, *others)):
+            return True
+        # One that another pipeline made of another topic. What says nothing of it is there for whoever names it.
+        found = {key: text for key, text in (state.properties if state else {}).items() if key in (TOPIC, TYPE)}
+        return bool(found) and found != _origin(route)
+
+
+def _origin(route: Route) -> dict[str, str]:
+    return {key: text for key, text in ((TOPIC, route.topic), (TYPE, route.type)) if text}

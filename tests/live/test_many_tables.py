@@ -1,0 +1,263 @@
+"""One stream, many tables: routes, names, limits, what happens to records that can't land, and several streams."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.errors import BadRecord
+from lakehouse_ingest.records import Reason
+from lakehouse_ingest.settings import Settings
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import until
+from tests.services.readers import duckdb_at
+
+pytestmark = pytest.mark.live
+
+MADE = 1_750_000_000_000
+OUTCOMES = ("landed", "dead", "filtered", "discarded", "trimmed")
+
+
+def event(number: int, **fields: Any) -> bytes:
+    return json.dumps({"n": number, "ts_ms": MADE + number, **fields}).encode()
+
+
+def typed(bench: Bench, topic: str, kinds: Iterable[Any], **fields: Any) -> None:
+    """An event for each of these types, in this order."""
+    produce(bench.broker, topic, [(None, event(n, type=kind, **fields)) for n, kind in enumerate(kinds)])
+
+
+def settings(bench: Bench, topic: str, *tables: dict[str, Any], **stream: Any) -> Settings:
+    plain = bench.settings(topic, stream={"type_from": "field:type", **stream}).model_dump(exclude_unset=True)
+    plain["streams"][0]["tables"] = [*tables] or [{"table": "{type}"}]
+    return Settings.model_validate(plain)
+
+
+def numbers(bench: Bench, name: str) -> list[int]:
+    return sorted(row["n"] for row in bench.rows(name))
+
+
+def tables_of(bench: Bench, topic: str) -> set[str]:
+    ours = {"dead_letters", "lakehouse_batches"}
+    return {name for _, name in bench.lake.list_tables(f"ns_{topic}")} - ours
+
+
+def totals(bench: Bench, topic: str) -> Counter[str]:
+    """What the batch record says became of all records; its law holds in every row."""
+    found: Counter[str] = Counter()
+    for row in bench.rows(f"ns_{topic}.lakehouse_batches"):
+        for part in row["partitions"] or ():
+            assert part["received"] == sum(part[outcome] for outcome in OUTCOMES), row
+            assert part["end"] - part["start"] == part["received"] + part["absent"], row
+            found.update({outcome: part[outcome] for outcome in (*OUTCOMES, "received") if part[outcome]})
+    return found
+
+
+def reasons(bench: Bench, topic: str) -> Counter[str]:
+    return Counter(row["reason"] for row in bench.rows(f"ns_{topic}.dead_letters"))
+
+
+def test_each_type_has_a_table_and_what_is_not_kept_is_counted(bench: Bench, topic: str) -> None:
+    """Of one batch: three types, one that is not kept, one record without a type, and one that can't be read."""
+    create_topic(bench.broker, topic, 1)
+    typed(bench, topic, ["order", "payment", "debug", "order", "refund", None])
+    produce(bench.broker, topic, [(None, b'{"type": "order", ')])
+    pipeline = bench.ingest(settings(bench, topic, keep_types="^(order|payment|refund)$"))
+    assert pipeline.landed == 1
+    assert tables_of(bench, topic) == {"order", "payment", "refund"}
+    assert numbers(bench, f"ns_{topic}.order") == [0, 3]
+    assert numbers(bench, f"ns_{topic}.payment") == [1]
+    assert reasons(bench, topic) == {Reason.NO_TABLE: 1, Reason.BROKEN: 1}
+    assert totals(bench, topic) == {"received": 7, "landed": 4, "dead": 2, "filtered": 1}
+
+
+@pytest.mark.parametrize("where", ["header:kind", "key"])
+def test_the_type_may_stand_in_a_header_or_the_key(bench: Bench, topic: str, where: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    headers = [("kind", b"old"), ("kind", b"order")]
+    produce(bench.broker, topic, [(b"order", event(1), headers), (None, event(2)), (b"\xff", event(3))])
+    bench.ingest(settings(bench, topic, type_from=where))
+    assert numbers(bench, f"ns_{topic}.order") == [1]
+    assert reasons(bench, topic) == {Reason.NO_TABLE: 2}
+
+
+def test_entries_are_tried_in_order(bench: Bench, topic: str) -> None:
+    """By topic and by type; each with settings of its own, and the last takes what is left."""
+    other = f"{topic}-b"
+    for name in (topic, other):
+        create_topic(bench.broker, name, 1)
+        typed(bench, name, ["order", "payment", "login"])
+    entries: list[dict[str, Any]] = [
+        {"table": "money", "types": ["order", "payment"], "topics": [topic], "columns": [{"name": "n", "type": "int"}]},
+        {"table": "orders_{topic}", "types": ["order"], "partition_by": []},
+        {"table": "rest"},
+    ]
+    bench.ingest(settings(bench, topic, *entries, topics=[topic, other]))
+    assert tables_of(bench, topic) == {"money", f"orders_{topic}_b", "rest"}
+    assert numbers(bench, f"ns_{topic}.money") == [0, 1]
+    assert numbers(bench, f"ns_{topic}.orders_{topic}_b") == [0]
+    assert numbers(bench, f"ns_{topic}.rest") == [1, 2, 2]
+    assert totals(bench, topic) == {"received": 6, "landed": 6}
+
+
+def test_a_field_that_appears_becomes_a_column_that_a_second_engine_reads(bench: Bench, topic: str) -> None:
+    """In the batch that brings it, nested as well; rows from before have nothing there."""
+    create_topic(bench.broker, topic, 1)
+    typed(bench, topic, ["order", "login"], item={"id": 1})
+    ingest = settings(bench, topic)
+    bench.ingest(ingest)
+    typed(bench, topic, ["order"], item={"id": 2, "size": 1.5}, note="new", day="2024-05-06")
+    bench.ingest(ingest)
+    with duckdb_at(bench.uri) as duck:
+        found = duck.sql(f"SELECT n, item.id, item.size, note, day::VARCHAR FROM lake.ns_{topic}.order ORDER BY ALL")
+        assert found.fetchall() == [(0, 1, None, None, None), (0, 2, 1.5, "new", "2024-05-06")]
+        (columns,) = zip(*duck.sql(f"SELECT column_name FROM (DESCRIBE lake.ns_{topic}.login)").fetchall(), strict=True)
+        assert "note" not in columns
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+NAMES = [
+    "../x",
+    "x; DROP TABLE y",
+    "t" * 249,
+    'quo"te',
+    "new\nline",
+    "\N{PILE OF POO}",
+    "_file",
+    "2024",
+    "Stra\u00dfe",
+    "`lake`.`x`",
+    "order",
+    "Order",
+    "a.b",
+    "a-b",
+]
+
+
+def test_any_type_has_a_table_of_its_own_under_a_name_that_can_be_told_back(bench: Bench, topic: str) -> None:
+    """Those whose names meet are told apart, the first by name keeps it; what it was made of stands in the table."""
+    create_topic(bench.broker, topic, 1)
+    ingest = settings(bench, topic)
+    for _ in range(2):  # the second start finds each again
+        typed(bench, topic, NAMES)
+        bench.ingest(ingest)
+    tables = tables_of(bench, topic)
+    assert len({name.casefold() for name in tables}) == len(NAMES)
+    assert all(name.isascii() and name.isidentifier() and len(name) <= 100 for name in tables)
+    assert {"Order", "a_b", "_file_", "_2024", "x__DROP_TABLE_y"} <= tables
+    for name in tables:
+        table = bench.table(f"ns_{topic}.{name}")
+        kind = NAMES.index(table.properties["lakehouse.type"])
+        assert numbers(bench, f"ns_{topic}.{name}") == [kind, kind]
+    assert reasons(bench, topic) == {}
+
+
+def test_names_that_meet_are_refused_if_so_set(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    typed(bench, topic, ["order", "Order", "dead_letters", "order"])
+    bench.ingest(settings(bench, topic, names="refuse"))
+    assert tables_of(bench, topic) == {"Order"}  # the first by name, whatever comes first
+    assert reasons(bench, topic) == {Reason.NAME_TAKEN: 3}
+    assert totals(bench, topic) == {"received": 4, "landed": 1, "dead": 3}
+
+
+def test_ten_thousand_types_make_no_more_tables_than_they_may(bench: Bench, topic: str) -> None:
+    """The tables that are there go on being fed, whatever else comes along."""
+    create_topic(bench.broker, topic, 1)
+    ingest = settings(bench, topic, max_tables=3)
+    typed(bench, topic, ["zebra"])
+    bench.ingest(ingest)
+    typed(bench, topic, [*(f"t{n:05}" for n in range(10_000)), "zebra"])
+    bench.ingest(ingest)
+    assert tables_of(bench, topic) == {"zebra", "t00000", "t00001"}
+    assert numbers(bench, f"ns_{topic}.zebra") == [0, 10_000]
+    assert reasons(bench, topic) == {Reason.TOO_MANY_TABLES: 9_998}
+    assert totals(bench, topic) == {"received": 10_002, "landed": 4, "dead": 9_998}
+
+
+# -- what can't land, and who pays for it -----------------------------------------------------------------
+
+
+def test_raise_stops_at_the_first_and_nothing_of_its_batch_lands(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    typed(bench, topic, ["order", "order", None, None])
+    with pytest.raises(BadRecord, match=rf"topic {topic} partition 0 offset 2 can't land: no_table .*`on_error`"):
+        bench.ingest(settings(bench, topic, on_error="raise"))
+    assert bench.published(f"ns_{topic}.order") == []
+    bench.ingest(settings(bench, topic))
+    assert numbers(bench, f"ns_{topic}.order") == [0, 1]
+    assert totals(bench, topic) == {"received": 4, "landed": 2, "dead": 2}
+
+
+def test_ignore_counts_what_it_discards(bench: Bench, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    create_topic(bench.broker, topic, 1)
+    typed(bench, topic, ["order", None])
+    produce(bench.broker, topic, [(None, b"{"), (None, event(7, type="order", ts_ms="no time"))])
+    bench.ingest(settings(bench, topic, on_error="ignore"))
+    assert bench.published(f"ns_{topic}.dead_letters") == []
+    assert totals(bench, topic) == {"received": 4, "landed": 1, "discarded": 3}
+    (row,) = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
+    assert dict(row["reasons"]) == {Reason.NO_TABLE: 1, Reason.BROKEN: 1, Reason.EVENT_TIME: 1}
+    (alarm,) = [line for line in capsys.readouterr().out.splitlines() if "discarded" in line]
+    assert "error" in alarm
+
+
+def test_a_table_that_cannot_be_written_keeps_the_others_from_nothing(
+    bench: Bench, topic: str, warehouse: Path
+) -> None:
+    """Four of five land; the batch is done again for the fifth when it can be, and nothing doubles."""
+    create_topic(bench.broker, topic, 1)
+    kinds = ["a", "b", "c", "d", "e"]
+    typed(bench, topic, kinds)
+    ingest = settings(bench, topic, max_records=10)
+    bench.ingest(ingest)
+    data = warehouse / f"ns_{topic}" / "c" / "data"
+    aside = data.rename(data.with_name("aside"))
+    data.write_text("in the way")
+    typed(bench, topic, [*kinds, *kinds, None])
+    pipeline = bench.pipeline(ingest)
+    thread = Thread(target=pipeline.run)
+    thread.start()
+    try:
+        others = [f"ns_{topic}.{kind}" for kind in "abde"]
+        assert until(lambda: all(len(bench.rows(name)) == 3 for name in others), 60, 0.5)
+        assert bench.rows(f"ns_{topic}.dead_letters") == []
+    finally:
+        data.unlink()
+        aside.rename(data)
+        thread.join(60)
+    assert not thread.is_alive()
+    everywhere = bench.places(*(f"ns_{topic}.{kind}" for kind in kinds), f"ns_{topic}.dead_letters")
+    assert everywhere == {(topic, 0, offset): 1 for offset in range(16)}
+    assert totals(bench, topic)["received"] == 16
+
+
+def test_streams_end_and_begin_again_one_by_one(bench: Bench, topic: str) -> None:
+    """Two in one process, each with topics, cadence and tables of its own; one that can't go on ends alone."""
+    good, bad = topic, f"{topic}_bad"
+    for name in (good, bad):
+        create_topic(bench.broker, name, 1)
+        produce(bench.broker, name, [(None, event(n)) for n in range(5)])
+    produce(bench.broker, bad, [(None, b"{")])
+    both = bench.settings(topic).model_dump(exclude_unset=True)
+    both["streams"] = [
+        {"topics": [good], "every": 0, "tables": [{"table": "good"}]},
+        {"name": "other", "topics": [bad], "every": 0, "on_error": "raise", "tables": [{"table": "bad"}]},
+    ]
+    with pytest.raises(BadRecord):
+        bench.ingest(Settings.model_validate(both))
+    assert numbers(bench, f"ns_{topic}.good") == [0, 1, 2, 3, 4]
+    both["streams"][1]["on_error"] = "log"
+    produce(bench.broker, good, [(None, event(5))])
+    bench.ingest(Settings.model_validate(both))
+    assert numbers(bench, f"ns_{topic}.good") == [0, 1, 2, 3, 4, 5]
+    assert numbers(bench, f"ns_{topic}.bad") == [0, 1, 2, 3, 4]
+    assert reasons(bench, topic) == {Reason.BROKEN: 1}
+    rows = bench.rows(f"ns_{topic}.lakehouse_batches")
+    assert {row["pipeline"] for row in rows} == {topic, f"{topic}-other"}
