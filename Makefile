@@ -30,8 +30,9 @@ install: $(VENV)/.installed
 demo: install
 	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
 
+# Two at a time, file by file: each with a broker, a catalog and a Spark of its own. Most of a test is waiting.
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows

@@ -238,26 +238,51 @@ def test_a_table_that_cannot_be_written_keeps_the_others_from_nothing(
     assert totals(bench, topic)["received"] == 16
 
 
-def test_streams_end_and_begin_again_one_by_one(bench: Bench, topic: str) -> None:
-    """Two in one process, each with topics, cadence and tables of its own; one that can't go on ends alone."""
-    good, bad = topic, f"{topic}_bad"
-    for name in (good, bad):
+def two_streams(bench: Bench, topic: str, **second: Any) -> Settings:
+    plain = bench.settings(topic).model_dump(exclude_unset=True)
+    plain["streams"] = [
+        {"topics": [topic], "every": 0, "tables": [{"table": "first"}]},
+        {"name": "other", "topics": [f"{topic}_2"], "every": 0, "tables": [{"table": "second"}], **second},
+    ]
+    return Settings.model_validate(plain)
+
+
+def test_a_stream_that_ends_takes_no_other_along(bench: Bench, topic: str) -> None:
+    """Two in one process, each with topics and tables of its own."""
+    for name in (topic, f"{topic}_2"):
         create_topic(bench.broker, name, 1)
         produce(bench.broker, name, [(None, event(n)) for n in range(5)])
-    produce(bench.broker, bad, [(None, b"{")])
-    both = bench.settings(topic).model_dump(exclude_unset=True)
-    both["streams"] = [
-        {"topics": [good], "every": 0, "tables": [{"table": "good"}]},
-        {"name": "other", "topics": [bad], "every": 0, "on_error": "raise", "tables": [{"table": "bad"}]},
-    ]
+    produce(bench.broker, f"{topic}_2", [(None, b"{")])
     with pytest.raises(BadRecord):
-        bench.ingest(Settings.model_validate(both))
-    assert numbers(bench, f"ns_{topic}.good") == [0, 1, 2, 3, 4]
-    both["streams"][1]["on_error"] = "log"
-    produce(bench.broker, good, [(None, event(5))])
-    bench.ingest(Settings.model_validate(both))
-    assert numbers(bench, f"ns_{topic}.good") == [0, 1, 2, 3, 4, 5]
-    assert numbers(bench, f"ns_{topic}.bad") == [0, 1, 2, 3, 4]
+        bench.ingest(two_streams(bench, topic, on_error="raise"))
+    assert numbers(bench, f"ns_{topic}.first") == [0, 1, 2, 3, 4]
+    produce(bench.broker, topic, [(None, event(5))])
+    bench.ingest(two_streams(bench, topic))
+    assert numbers(bench, f"ns_{topic}.first") == [0, 1, 2, 3, 4, 5]
+    assert numbers(bench, f"ns_{topic}.second") == [0, 1, 2, 3, 4]
     assert reasons(bench, topic) == {Reason.BROKEN: 1}
     rows = bench.rows(f"ns_{topic}.lakehouse_batches")
     assert {row["pipeline"] for row in rows} == {topic, f"{topic}-other"}
+
+
+def test_a_stream_that_fails_begins_again_alone(bench: Bench, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its topic is not there yet; meanwhile the other lands."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [(None, event(n)) for n in range(5)])
+    pipeline = bench.pipeline(two_streams(bench, topic))
+    thread = Thread(target=pipeline.run)
+    thread.start()
+    try:
+        first = (f"ns_{topic}", "first")
+        assert until(lambda: bench.lake.table_exists(first) and len(bench.rows(".".join(first))) == 5, 60, 0.5)
+    finally:
+        create_topic(bench.broker, f"{topic}_2", 1)
+        produce(bench.broker, f"{topic}_2", [(None, event(7))])
+        thread.join(60)
+    assert not thread.is_alive()
+    assert numbers(bench, f"ns_{topic}.second") == [7]
+    lines = capsys.readouterr().out.splitlines()
+    again = [line for line in lines if "retrying" in line]
+    assert again
+    assert all("stream=other" in line for line in again)
+    assert len([line for line in lines if "started" in line and f"stream={topic}" in line]) == 1
