@@ -152,7 +152,7 @@ class Street:
             tallies.append(parted.looked.only(FILTERED))
         faulty = [each.part.rows.select(RECORD, FAULT) for each in written if each.tally.dead]
         if faulty or parted.astray:
-            if self.stream.on_error == "raise" and not failures:
+            if self.stream.on_error == "raise":
                 raise _bad(_all([*faulty, *parted.astray]))
             letters, failed = self._each(lambda astray: self._write_letters(faulty, astray, work), [parted.astray])
             tallies += [tally for tally, _ in letters]
@@ -162,7 +162,7 @@ class Street:
         if failures := [*failures, *failed]:
             raise failures[0]
         tally = Tally.sum(tallies)
-        return tally, receipts, _note(tally, parted.looked, written)
+        return tally, receipts, _note(tally, parted, written)
 
     def _write(self, part: Part, work: Work) -> Written:
         observed, tally = accounting.counted(part.rows, work.range, accounting.by_fault())
@@ -264,14 +264,14 @@ def _bad(rows: DataFrame) -> BadRecord:
     )
 
 
-def _note(tally: Tally, looked: Tally | None, written: Sequence[Written]) -> str:
-    """Why the counts of this batch do not add up; empty when they do."""
+def _note(tally: Tally, parted: Parted, written: Sequence[Written]) -> str:
+    """What a person should know of this batch; nothing as a rule."""
+    # A task that ran twice counts twice; files count once. What is committed is what the files hold.
     amiss = [
         f"{each.tally.total(LANDED)} counted for {each.part.landing.place.table}, {each.staged.rows} written"
         for each in written
         if each.staged.rows != each.tally.total(LANDED)
     ]
-    if looked and looked.received != tally.received:
-        amiss.append(f"{looked.received} received, {tally.received} have an outcome")
-    # A task that ran twice counts twice; files count once. What is committed is what the files hold.
-    return "; ".join(amiss)
+    if parted.looked and parted.looked.received != tally.received:
+        amiss.append(f"{parted.looked.received} received, {tally.received} have an outcome")
+    return "; ".join([*amiss, *parted.notes])

@@ -37,7 +37,7 @@ COLUMNS = (
         " end - start = received + absent, which are holes of the log",
     ),
     Column("reasons", "map<string, long>", doc="the dead of a batch by reason, or the discarded"),
-    Column("note", "string", doc="why the counts of a batch do not add up, should they not"),
+    Column("note", "string", doc="why the counts of a batch do not add up, or a table is not made yet"),
     Column("trace_id", "string"),
 )
 

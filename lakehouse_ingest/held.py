@@ -31,37 +31,37 @@ class Holder:
 
 @dataclass(frozen=True)
 class Held:
-    """What the tables hold at and beyond `complete`."""
+    """What the tables hold at and beyond the start map, which says where all landings are done."""
 
     holders: Sequence[Holder] = ()
     topics: Sequence[str] = ()
-    complete: Offsets = field(default_factory=dict)
+    start: Offsets = field(default_factory=dict)
     until: Offsets = field(default_factory=dict)  # beyond this they hold nothing
 
     @classmethod
-    def beyond(cls, complete: Offsets, holders: Sequence[Holder], topics: Sequence[str], spark: SparkSession) -> "Held":
+    def beyond(cls, start: Offsets, holders: Sequence[Holder], topics: Sequence[str], spark: SparkSession) -> "Held":
         if not holders:
             return cls()
-        rows = _coordinates(spark, holders, topics, complete)
+        rows = _coordinates(spark, holders, topics, start)
         ends = rows.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("end")).collect()
-        return cls(holders, topics, complete, {(end["topic"], end["partition"]): end["end"] for end in ends})
+        return cls(holders, topics, start, {(end["topic"], end["partition"]): end["end"] for end in ends})
 
     def without(self, records: DataFrame, batch: Range) -> tuple[DataFrame, Tally]:
         """The records that have no place yet, and the counts of the others."""
         if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
             return records, Tally()
         # Of the batch's own session, which is not the one that the stream was started in.
-        held = _coordinates(records.sparkSession, self.holders, self.topics, self.complete)
+        held = _coordinates(records.sparkSession, self.holders, self.topics, self.start)
         same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
         there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
         return records.join(held, same, "left_anti"), there
 
 
-def _coordinates(spark: SparkSession, holders: Sequence[Holder], topics: Sequence[str], complete: Offsets) -> DataFrame:
+def _coordinates(spark: SparkSession, holders: Sequence[Holder], topics: Sequence[str], start: Offsets) -> DataFrame:
     at = F.col(SOURCE)
     # The lowest one is what files are left out by; then partition by partition.
-    lowest = min(complete.values(), default=0) if {topic for topic, _ in complete} >= set(topics) else 0
-    wanted = at["topic"].isin(*topics) & (at["offset"] >= lowest) & ~accounting.below(at, complete)
+    lowest = min(start.values(), default=0)
+    wanted = at["topic"].isin(*topics) & (at["offset"] >= lowest) & ~accounting.below(at, start)
     found = []
     for holder in holders:
         name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))

@@ -48,6 +48,7 @@ class Planned:
     plan: TablePlan
     settled: bool = True
     refused: tuple[Refused, ...] = ()
+    why: str = "no field or no event time has been seen in these records yet"  # not settled
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan,
         raise SettingsRefused(f"`hints` are for columns taken from the data, and those of table {table} are declared")
     for field, kind in settings.hints.items():
         declared(field, kind, required=False)
+    if columns:
+        _check_layout_names(table, settings, {*names, EVENT_TIME, SOURCE})
     return columns
 
 
@@ -163,14 +166,8 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
         Column(each.name, each.iceberg, each.required, each.doc) for each in plan.columns if each.name != EVENT_TIME
     ]
     columns += [Column(EVENT_TIME, "timestamptz"), Column(SOURCE, SOURCE_TYPE)]
-    names = {column.name for column in columns}
+    _check_layout_names(plan.table, settings, {column.name for column in columns})
     partitions, sort = partitions_of(settings), tuple(Sort.parse(each) for each in settings.sort_by)
-    for setting, wanted in (("partition_by", partitions), ("sort_by", sort)):
-        for each in wanted:
-            if each.column not in names:
-                raise SettingsRefused(
-                    f"`{setting}` names {each.column}, which is no column of {plan.table}: {', '.join(sorted(names))}"
-                )
     properties = {
         **FileOptions.of(settings).properties(),
         FIELD: plan.event_time or "",
@@ -178,6 +175,15 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
         **settings.properties,
     }
     return TableSpec(plan.table, tuple(columns), partitions, sort, properties)
+
+
+def _check_layout_names(table: str, settings: TableSettings, names: Collection[str]) -> None:
+    for setting, wanted in (("partition_by", partitions_of(settings)), ("sort_by", map(Sort.parse, settings.sort_by))):
+        for each in wanted:
+            if each.column not in names:
+                raise SettingsRefused(
+                    f"`{setting}` names {each.column}, which is no column of {table}: {', '.join(sorted(names)[:20])}"
+                )
 
 
 def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:

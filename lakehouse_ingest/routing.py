@@ -20,6 +20,7 @@ from lakehouse_ingest.shaping import faulty
 STAGE = "route"
 NOT_KEPT = "not kept"  # the route of records whose type is not kept
 SEPARATOR = "\x1f"
+KIND = "_kind"  # text: the record's type, on the way to its route
 
 
 @dataclass(frozen=True)
@@ -63,25 +64,26 @@ def route(rows: DataFrame, stream: StreamSettings) -> DataFrame:
     """Adds the route: null where no table takes the record."""
     if found := only_route(stream):
         return rows.withColumn(ROUTE, F.lit(str(found)))
-    topic, kind = F.col(RECORD)["topic"], _type(stream.type_from)
+    topic, kind = F.col(RECORD)["topic"], F.col(KIND)
     taken = F.lit(None).cast("string")
     for number, table in reversed(list(enumerate(stream.tables))):
         taken = F.when(_takes(table, topic, kind), _written(number, table, topic, kind)).otherwise(taken)
     if stream.keep_types:
         taken = F.when(kind.isNotNull() & ~kind.rlike(stream.keep_types), NOT_KEPT).otherwise(taken)
-    return rows.withColumn(ROUTE, taken)
+    return _with_type(rows, stream.type_from).withColumn(ROUTE, taken).drop(KIND)
 
 
 def astray(rows: DataFrame, stream: StreamSettings) -> DataFrame:
     """A fault for records without a route, unless something worse is known of them."""
-    topic, kind = F.col(RECORD)["topic"], _type(stream.type_from)
+    topic, kind = F.col(RECORD)["topic"], F.col(KIND)
     unknown = F.concat(F.lit("no entry of `streams.tables` takes the topic "), topic)
     if stream.type_from:
         typeless = F.lit(f"no type is found at {stream.type_from}")
         unknown = F.when(kind.isNull(), typeless).otherwise(
             F.concat(unknown, F.lit(" with the type "), F.substring(kind, 1, 60))
         )
-    return rows.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.NO_TABLE, unknown, STAGE)))
+    fault = F.coalesce(FAULT, faulty(Reason.NO_TABLE, unknown, STAGE))
+    return _with_type(rows, stream.type_from).withColumn(FAULT, fault).drop(KIND)
 
 
 def _takes(table: TableSettings, topic: Column, kind: Column) -> Column:
@@ -110,20 +112,27 @@ def _written(number: int, table: TableSettings, topic: Column, kind: Column) -> 
     )
 
 
+def _with_type(rows: DataFrame, type_from: str | None) -> DataFrame:
+    """Adds the record's type as text; null where there is none.
+
+    In columns of their own, or the record would be searched again each time that its type is asked for.
+    """
+    text = F.col(KIND)
+    found = rows.withColumn(KIND, _type(type_from))
+    # An object or a list is no name.
+    return found.withColumn(KIND, F.when(F.is_valid_utf8(text) & (text != "") & ~text.rlike(r"^[\[{]"), text))
+
+
 def _type(type_from: str | None) -> Column:
-    """The record's type as text; null where there is none."""
     record = F.col(RECORD)
     where, _, name = (type_from or "").partition(":")
     match where:
         case "key":
-            text = record["key"].cast("string")
+            return record["key"].cast("string")
         case "header":  # the last of that name, as Kafka's own clients take it
             named = F.filter(record["headers"], lambda header: header["key"] == name)
-            text = F.try_element_at(named, F.lit(-1))["value"].cast("string")
+            return F.try_element_at(named, F.lit(-1))["value"].cast("string")
         case "field":
             path = "".join(f"['{part}']" for part in name.split("."))
-            found = F.get_json_object(record["value"].cast("string"), f"${path}")
-            text = F.when(~found.rlike(r"^[\[{]"), found)  # an object or a list is no name
-        case _:
-            return F.lit(None).cast("string")
-    return F.when(F.is_valid_utf8(text) & (text != ""), text)
+            return F.get_json_object(record["value"].cast("string"), f"${path}")
+    return F.lit(None).cast("string")

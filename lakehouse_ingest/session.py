@@ -126,6 +126,8 @@ def _options(
         "spark.sql.variant.allowDuplicateKeys": "true",
         # Where each column of an expression stands in our code, looked up thousands of times a batch.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # What is kept in memory is sorted by table: of small pieces few hold rows of another one as well.
+        "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
         "spark.scheduler.mode": "FAIR",  # between streams; see `stream`
         # With no trigger interval an idle query asks the broker for its ends this often.
         "spark.sql.streaming.pollingDelay": "100ms",

@@ -112,7 +112,11 @@ def _exactly(number: int | None) -> Column:
 def _event_time(plan: TablePlan) -> Column:
     if plan.event_time is None:
         return F.col(RECORD)["timestamp"]
-    return _instant(F.col(DATA)[plan.event_time], plan.unit, plausible=not plan.unit_was_told)
+    value, plausible = F.col(DATA)[plan.event_time], not plan.unit_was_told
+    whole = any(column.field == plan.event_time and column.wire in ("int", "bigint") for column in plan.columns)
+    if whole and plan.unit in PER_SECOND:
+        return _epoch(value, plan.unit, plausible=plausible)
+    return _instant(value, plan.unit, plausible=plausible)
 
 
 def _event_time_check(plan: TablePlan, at: Column) -> Column:
@@ -131,6 +135,21 @@ def _event_time_check(plan: TablePlan, at: Column) -> Column:
             )
         ),
     )
+
+
+def _epoch(number: Column, unit: str, *, plausible: bool) -> Column:
+    """The same for whole numbers alone, at a tenth of the price: with neither text nor decimals on the way."""
+    per_second = PER_SECOND[unit]
+    low, high = (FIRST_S, LAST_S) if plausible else (YEAR_1, YEAR_10000)
+    # Of nanoseconds 64 bits hold the years 1678 to 2261 only.
+    low, high = max(low * per_second, -(2**63)), min(high * per_second, 2**63 - 1)
+    inside = (number >= F.lit(low)) & (number < F.lit(high))
+    if per_second <= 10**6:
+        micros = number.cast("bigint") * (10**6 // per_second)
+    else:
+        finer = F.lit(per_second // 10**6)
+        micros = F.call_function("div", number - F.pmod(number, finer), finer)
+    return F.when(inside, F.timestamp_micros(micros))
 
 
 def _instant(value: Column, unit: str, *, plausible: bool = False) -> Column:

@@ -41,6 +41,7 @@ class Parted:
     astray: Sequence[DataFrame] = ()  # records that no table takes, with their fault
     looked: Tally | None = None  # what the look counted: filtered, or all the others
     failures: Sequence[BaseException] = ()  # of tables that could not be made ready
+    notes: Sequence[str] = ()  # why there is no table yet for some of the records
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,18 @@ def sort(routed: DataFrame, batch: Range, stream: StreamSettings, tables: Stream
     going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
     planned, failures = each(lambda one: (*one, _planned(*one)), going)
     tables.register()
-    parts, nowhere = [], []
+    parts, nowhere, notes = [], [], []
     for group, keeper, plan in planned:
         rows = _shaped(group.rows, plan)
         if keeper.landing:
             parts.append(Part(keeper.landing, rows, group.size))
         else:
             nowhere.append(rows.select(RECORD, FAULT))
+            notes.append(f"{keeper.name} is not made: {plan.why}")
     if looked.total(LANDED) > sum(group.size for group, _ in going):
         refused = {group.route: refusal for group, refusal in found if isinstance(refusal, Refusal)}
         nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream))
-    return Parted(parts, nowhere, looked, failures)
+    return Parted(parts, nowhere, looked, failures, notes)
 
 
 def _look(routed: DataFrame, batch: Range, stream: StreamSettings, known: Iterable[Route]) -> tuple[list[Group], Tally]:
@@ -109,8 +111,7 @@ def _shaped(rows: DataFrame, planned: Planned) -> DataFrame:
     found = shape(json_object.decode(rows, planned.plan.columns, planned.refused), planned.plan)
     if planned.settled:
         return found
-    nothing_known = F.lit("no field or no event time has been seen in this topic yet")
-    return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, nothing_known, "plan")))
+    return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, F.lit(planned.why), "plan")))
 
 
 def _nowhere(

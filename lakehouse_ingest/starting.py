@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.ledger import SourceIdentity, highest
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.settings import Settings, StreamSettings, TableSettings
 from lakehouse_ingest.tables import Place, Registered
 
 
@@ -103,8 +103,10 @@ def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
         "tables": sorted(table.table for table in stream.tables),
     }
     for table in stream.tables:
+        # Entries may share a template; then it is what they take that tells them apart.
+        of = ",".join((table.table, *sorted(table.topics), *sorted(table.types))) if _is_shared(table, stream) else ""
         meant |= {
-            f"tables.{table.table}.{key}": value
+            f"tables.{of or table.table}.{key}": value
             for key, value in {
                 "topics": sorted(table.topics),
                 "types": sorted(table.types),
@@ -115,6 +117,10 @@ def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
             }.items()
         }
     return meant
+
+
+def _is_shared(table: TableSettings, stream: StreamSettings) -> bool:
+    return sum(other.table == table.table for other in stream.tables) > 1
 
 
 def hash_of(meant: Mapping[str, object]) -> str:

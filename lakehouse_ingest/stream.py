@@ -195,7 +195,7 @@ class Stream:
             record=record,
             dead=Landing(places[dead_name], own),
             tables=tables,
-            held=Held.beyond(done, holders, self.stream.topics, self.spark),
+            held=Held.beyond(start, holders, self.stream.topics, self.spark),
             acknowledge=self._acknowledge(source),
             tidy=lambda place: self._expired(lake, place),
             threads=threads,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from lakehouse_ingest import names, planning
+from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
@@ -97,8 +98,14 @@ class StreamTables:
             refuse_names=self.stream.names == "refuse",
             origin=_origin(route),
         )
-        if state:
-            keeper.adopt(state, self.opened.get(name))
+        try:
+            if state:
+                keeper.adopt(state, self.opened.get(name))
+        except (SettingsRefused, TableChanged) as refusal:
+            if name in self.registered or not _origin(route):
+                raise
+            # Somebody else's table, that a topic or a type from the outside happens to lead to.
+            return Refusal(Reason.NAME_TAKEN, str(refusal))
         return keeper
 
     def _name(self, route: Route) -> str:

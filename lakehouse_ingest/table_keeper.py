@@ -10,7 +10,8 @@ from lakehouse_ingest import planning
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.tables import Column, Lake, Place, TableState
+from lakehouse_ingest.shaping import TablePlan
+from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, TableState
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 Fields = Sequence[tuple[str, T.DataType]]
@@ -46,14 +47,10 @@ class TableKeeper:
     def plan(self, fields: Fields, records: DataFrame) -> Planned:
         """What the records are to look like, whose fields these are; `records` are looked at where they don't tell."""
         if self._plan is None:
-            first = planning.plan_from_records(
-                self.name, self.settings, fields, records, refuse_names=self.refuse_names
-            )
-            if not first.settled:
+            first, spec = self._first(fields, records)
+            if spec is None:
                 return first
-            spec = planning.spec(first.plan, self.settings)
-            spec = replace(spec, properties={**spec.properties, **(self.origin or {})})
-            self.adopt(self.lake.create(spec))
+            self.adopt(self.lake.create(replace(spec, properties={**spec.properties, **(self.origin or {})})))
             assert self._plan is not None
             return replace(self._plan, refused=first.refused)
         if self.settings.columns:
@@ -62,6 +59,18 @@ class TableKeeper:
         if growth.columns:
             self._take(self._add(growth.columns))
         return replace(self._plan, refused=growth.refused)
+
+    def _first(self, fields: Fields, records: DataFrame) -> tuple[Planned, TableSpec | None]:
+        """The plan that the first records give, and the table; none when they do not fit the settings."""
+        try:
+            planned = planning.plan_from_records(
+                self.name, self.settings, fields, records, refuse_names=self.refuse_names
+            )
+            return planned, planning.spec(planned.plan, self.settings) if planned.settled else None
+        except SettingsRefused as refusal:
+            # Settings that are wrong by themselves were refused at the start; these are wrong for such records, and
+            # what sends records may not end a pipeline.
+            return Planned(TablePlan(self.name, (), None, "iso"), settled=False, why=str(refusal)), None
 
     def adopt(self, state: TableState, place: Place | None = None) -> None:
         """Use a table that is there, whoever made it; refuse it before anything is written."""

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep, time
+from time import monotonic, sleep
 from typing import Any
 
 from rich.console import Console
@@ -21,8 +21,10 @@ from rich.text import Text
 from lakehouse_ingest import ledger
 from lakehouse_ingest.commands.run import Running, opened
 from lakehouse_ingest.demo import proof, report
-from lakehouse_ingest.demo.events import BROKEN_EVERY, Sensors, create_topic
+from lakehouse_ingest.demo.events import BROKEN_EVERY, HEARTBEAT, LATER, READING
+from lakehouse_ingest.demo.plant import Plant, create_topic
 from lakehouse_ingest.demo.proof import Run
+from lakehouse_ingest.demo.reading_back import ALARMS, BATCHES, NAMESPACE, TOPIC, read_back
 from lakehouse_ingest.demo.screen import Counts, Screen, Told
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
@@ -39,7 +41,7 @@ from lakehouse_ingest.tables import Connection, Lake
 RATE, RATE_KEPT = 800, 50  # events a second
 LOOK_S = 0.25
 LINE_KEPT_S = 60.0  # how often a line is written where there is no terminal
-PATIENCE_S, LEADER_S, TOLD_S = 60.0, 15.0, 5.0
+PATIENCE_S, LEADER_S, TOLD_S = 120.0, 15.0, 5.0
 # Within a minute the second compiler and a parallel collector cost more than they gain.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -56,29 +58,39 @@ brokers = "{brokers}"
 
 [[streams]]
 topics = ["{topic}"]
+type_from = "field:type"
+keep_types = "^(?!{filtered}$)"   # counted as filtered, and not kept
 every = "3s"
 
 [[streams.tables]]
+table = "{reading}"
+types = ["{reading}"]
 event_time = "ts_ms"
 event_time_unit = "ms"
 partition_by = ["day(event_time)"]
 columns = [
-    {{ name = "sensor", type = "string", required = true }},
+    {{ name = "number", type = "long" }},
     {{ name = "ts_ms", type = "long" }},
+    {{ name = "station", type = "string", required = true }},
+    {{ name = "location", type = "string" }},
     {{ name = "temperature", type = "double" }},
     {{ name = "humidity", type = "double" }},
-    {{ name = "location", type = "string" }},
     {{ name = "battery", type = "uint8" }},
     {{ name = "ok", type = "boolean" }},
 ]
 
+[[streams.tables]]
+table = "{{type}}"                # one for every other type, with columns from the data
+event_time_unit = "ms"
+partition_by = ["day(event_time)"]
+
 [ledger]
-batch_every = "1s"
+batch_every = "0s"              # with each batch: so the counts in it are complete, even after SIGKILL
 
 [retry]
 limit = "30s"
 """
-KEPT = """\
+KEPT_RUNNING = """\
 
 Everything is left running, with {rate} events a second, until Ctrl-C:
 
@@ -91,12 +103,23 @@ What to type next, in another terminal{first}:
   DuckDB     INSTALL iceberg; LOAD iceberg;
              ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}',
                AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none');
-             SELECT count(*), max(event_time) FROM lake.{table};
+             SELECT location, count(*) FROM lake.{table} GROUP BY ALL;
+
   pyiceberg  pyiceberg --uri {uri} describe {table}
-  produce    python -c 'from confluent_kafka import Producer; p = Producer({{"bootstrap.servers": "{brokers}"}}); \
-p.produce("mine", b"{{\"id\": 1, \"ts_ms\": {now}}}"); p.flush()'
-  ingest     lakehouse-ingest run --topics mine --brokers {brokers} \\
-               --catalog-uri {uri}
+
+  A type of your own, and its table some seconds later:
+
+    python -c 'import json; from confluent_kafka import Producer; \\
+      p = Producer({{"bootstrap.servers": "{brokers}"}}); \\
+      p.produce("{topic}", json.dumps({{"type": "visit", "who": "you"}})); \\
+      p.flush()'
+
+    pyiceberg --uri {uri} describe {namespace}.visit
+
+  A pipeline of your own: "mine" for "{topic}" above, and
+
+    lakehouse-ingest run --topics mine --brokers {brokers} \\
+      --catalog-uri {uri}
 """
 
 
@@ -131,9 +154,9 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
         here = _prepared(folder.absolute(), jars, stack)
         screen.say(f"broker at {here.brokers}, catalog at {here.uri}")
         begins = _ends(here.source)
-        sensors = Sensors(here.brokers, proof.TOPIC, RATE, seconds).start()
-        stack.callback(sensors.stop)
-        screen.counts.producers.append(sensors)
+        plant = _plant(here, screen, begins, seconds).start()
+        stack.callback(plant.stop)
+        screen.counts.producers.append(plant)
         screen.seconds = seconds
         screen.say(f"producing {RATE} events a second for {seconds:g} s, 1 in {BROKEN_EVERY} broken; Spark starts")
         with (
@@ -143,15 +166,15 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
             _ingesting(running, screen) as work,
         ):
             screen.say(f"Spark {running.spark.version} is there, the pipeline starts")
-            ends, took = _through(here, sensors, screen, lambda until: _watch(running, work, screen, until))
+            ends, took = _through(here, plant, screen, lambda until: _watch(running, work, screen, until))
             if not keep:
                 running.stop.set()
                 work.result()
             screen.say("all of them are in tables; now to read those back")
             screen.end()
-            _report(screen.console, _run(here, sensors, screen.counts, begins, ends, took))
+            _report(screen.console, _run(here, plant, screen.counts, begins, ends, took))
             if keep:
-                _stay(running, work, screen, here)
+                _stay(running, work, screen, here, plant)
     screen.console.print(
         f"Left in {here.folder}: warehouse, pipeline.toml, demo.json; no process, no open port.\n"
         f"To query it{_first()}: lakehouse-ingest catalog serve --warehouse {here.warehouse}\n"
@@ -193,9 +216,9 @@ def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
         stack.callback(server.stop)
     with ThreadPoolExecutor(len(servers)) as side_by_side:
         brokers, uri = side_by_side.map(Server.start, servers)
-    create_topic(brokers, proof.TOPIC)
+    create_topic(brokers, TOPIC)
     settings = load_settings(_settings_file(folder, warehouse, brokers), _here(uri), environment={})
-    return Place(folder, warehouse, brokers, uri, settings, Kafka(settings.source, (proof.TOPIC,)))
+    return Place(folder, warehouse, brokers, uri, settings, Kafka(settings.source, (TOPIC,)))
 
 
 def _ends(source: Kafka) -> Offsets:
@@ -213,7 +236,7 @@ def _ends(source: Kafka) -> Offsets:
 def _settings_file(folder: Path, warehouse: Path, brokers: str) -> Path:
     path = folder / "pipeline.toml"
     # A basic string of TOML is written like one of JSON.
-    names = {"namespace": proof.NAMESPACE, "topic": proof.TOPIC, "brokers": brokers}
+    names = {"namespace": NAMESPACE, "topic": TOPIC, "reading": READING, "filtered": HEARTBEAT, "brokers": brokers}
     path.write_text(PIPELINE.format(warehouse=json.dumps(str(warehouse)), **names), encoding="utf-8")
     return path
 
@@ -225,6 +248,31 @@ def _here(uri: str) -> dict[str, Any]:
         "log": {"level": "error", "format": "text"},
         "spark": {"options": {"spark.driver.defaultJavaOptions": SHORT_LIVED}},
     }
+
+
+def _plant(here: Place, screen: Screen, begins: Offsets, seconds: float) -> Plant:
+    """Alarms say what they have said in earlier runs, and from the middle on something new."""
+    lake = Lake(Connection(here.uri), NAMESPACE)
+    state = lake.find(ALARMS)
+    columns = {column.name for column in state.columns} if state else set()
+
+    def ready() -> bool:
+        """Once there is a table, or it would be a field like any other of the first batch."""
+        with suppress(TryAgain):
+            return lake.find(ALARMS) is not None
+        return False
+
+    return Plant(
+        here.brokers,
+        TOPIC,
+        RATE,
+        sum(begins.values()),
+        [name for name in LATER if name in columns],
+        seconds=seconds,
+        new=next((name for name in LATER if name not in columns), None),
+        ready=ready,
+        tell=screen.say,
+    )
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -244,14 +292,14 @@ def _ingesting(running: Running, screen: Screen) -> Iterator[Future[None]]:
 
 
 def _through(
-    here: Place, sensors: Sensors, screen: Screen, wait: Callable[[Callable[[], bool]], None]
+    here: Place, plant: Plant, screen: Screen, wait: Callable[[Callable[[], bool]], None]
 ) -> tuple[Offsets, dict[str, float]]:
     """To the end of producing and of landing it; the topic's ends, and how long it took."""
     began, held = screen.elapsed, _complete(here.uri)
-    wait(lambda: not sensors.running)
-    sensors.stop()
+    wait(lambda: not plant.running)
+    plant.stop()
     ends, produced = _ends(here.source), screen.elapsed
-    screen.say(f"{sensors.acknowledged:,} events produced; the last of them land")
+    screen.say(f"{plant.made.acknowledged:,} events produced; the last of them land")
     wait(lambda: _reached(_complete(here.uri), ends))
     landed = screen.elapsed
     # Of the last batch we are told a moment after it is done.
@@ -279,9 +327,9 @@ def _watch(running: Running, work: Future[None], screen: Screen, until: Callable
 
 def _complete(uri: str) -> Offsets:
     """How far all tables are, from the catalog: what any next start would begin with."""
-    state = Lake(Connection(uri), proof.NAMESPACE).find(proof.BATCHES)
+    state = Lake(Connection(uri), NAMESPACE).find(BATCHES)
     summaries = (snapshot.summary for snapshot in state.ancestors()) if state else ()
-    mark = ledger.newest(summaries, proof.NAMESPACE)
+    mark = ledger.newest(summaries, NAMESPACE)
     return mark.held() if mark else {}
 
 
@@ -289,15 +337,12 @@ def _reached(complete: Offsets, ends: Offsets) -> bool:
     return all(complete.get(at, 0) >= end for at, end in ends.items())
 
 
-def _run(
-    here: Place, sensors: Sensors, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]
-) -> Run:
+def _run(here: Place, plant: Plant, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]) -> Run:
     return Run(
         folder=here.folder,
         warehouse=here.warehouse,
         uri=here.uri,
-        produced=sensors.acknowledged,
-        broken=sensors.broken,
+        made=plant.made,
         begins=begins,
         ends=ends,
         batches=tuple(counts.batches),
@@ -306,7 +351,7 @@ def _run(
 
 
 def _report(console: Console, run: Run) -> None:
-    found = proof.read_back(run.uri, run.begins)
+    found = read_back(run.uri, run.begins)
     wrong = proof.problems(run, found)
     told = proof.as_json(run, found, wrong)
     written = proof.write(run, told)
@@ -316,26 +361,27 @@ def _report(console: Console, run: Run) -> None:
         raise DoesNotAddUp(f"the counts do not add up: {'; '.join(wrong)} (see {written})")
 
 
-def _stay(running: Running, work: Future[None], screen: Screen, here: Place) -> None:
+def _stay(running: Running, work: Future[None], screen: Screen, here: Place, before: Plant) -> None:
     """Until Ctrl-C."""
-    names = {"topic": proof.TOPIC, "namespace": proof.NAMESPACE, "table": proof.TABLE}
-    said = KEPT.format(
+    said = KEPT_RUNNING.format(
         rate=RATE_KEPT,
         first=_first(),
         brokers=here.brokers,
         uri=here.uri,
         warehouse=here.warehouse,
-        now=int(time() * 1000),
-        **names,
+        topic=TOPIC,
+        namespace=NAMESPACE,
+        table=ALARMS,
     )
     screen.console.print(Text(said), soft_wrap=True)
-    sensors = Sensors(here.brokers, proof.TOPIC, RATE_KEPT).start()
-    screen.counts.producers.append(sensors)
+    number = before.made.first + before.made.acknowledged
+    plant = Plant(here.brokers, TOPIC, RATE_KEPT, number, before.later).start()
+    screen.counts.producers.append(plant)
     screen.seconds, screen.every = 0.0, LINE_KEPT_S
     try:
         with screen, suppress(Interrupted):
-            _watch(running, work, screen, lambda: not sensors.running)
+            _watch(running, work, screen, lambda: not plant.running)
     finally:
-        sensors.stop()
+        plant.stop()
         screen.end()
     work.result()

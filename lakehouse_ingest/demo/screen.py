@@ -1,5 +1,6 @@
 """Few lines while the demo runs: what happened when, and how far the counts are."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
@@ -11,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.demo.events import Sensors
-from lakehouse_ingest.demo.proof import TABLE, Batch
+from lakehouse_ingest.demo.plant import Plant
+from lakehouse_ingest.demo.proof import Batch
 
 LINE_S = 5.0  # how often a line is written where there is no terminal
 
@@ -21,14 +22,15 @@ LINE_S = 5.0  # how often a line is written where there is no terminal
 class Counts:
     """What has happened so far, for whoever looks on."""
 
-    producers: list[Sensors] = field(default_factory=list)
+    producers: list[Plant] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
-    landed: int = 0
+    landed: Counter[str] = field(default_factory=Counter)  # by table
     dead: int = 0
+    filtered: int = 0
 
     @property
     def produced(self) -> int:
-        return sum(each.acknowledged for each in self.producers)
+        return sum(each.made.acknowledged for each in self.producers)
 
     @property
     def received(self) -> int:
@@ -36,10 +38,9 @@ class Counts:
 
     def __str__(self) -> str:
         fresh = next((batch.freshness for batch in reversed(self.batches) if batch.freshness is not None), None)
-        visible = "" if fresh is None else f"  visible after {fresh:.1f} s"
         return (
-            f"produced {self.produced:,}  landed {self.landed:,}  set aside {self.dead:,}"
-            f"  batches {len(self.batches)}{visible}"
+            f"produced {self.produced:,}  landed {self.landed.total():,}  dead {self.dead:,}"
+            f"  filtered {self.filtered:,}" + ("" if fresh is None else f"  after {fresh:.1f} s")
         )
 
 
@@ -112,9 +113,17 @@ class Told:
     def batch_landed(self, **told: Any) -> None:
         counts = self.screen.counts
         counts.batches.append(Batch(told["received"], told["duration_s"], told["freshness_s"]))
-        counts.landed += told["landed"].get(TABLE, 0)
+        if first := [name for name in told["landed"] if name not in counts.landed]:
+            self.screen.say(f"first rows are visible in {', '.join(sorted(first))}")
+        counts.landed.update(told["landed"])
         counts.dead += sum(told["dead"].values())
+        counts.filtered += told["filtered"]
         self.events.batch_landed(**told)
+
+    def schema_changed(self, **told: Any) -> None:
+        for change in told["changes"]:
+            self.screen.say(f"{told['table']} has a new column: {change.removeprefix('+ ')}")
+        self.events.schema_changed(**told)
 
     def retrying(self, **told: Any) -> None:
         self.screen.say(f"trying again in {told['wait_s']:.0f} s: {told['error']}")

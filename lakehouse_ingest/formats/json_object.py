@@ -66,7 +66,7 @@ def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Ref
     found, broken = F.col("_parsed")["_"], F.col("_parsed")[BROKEN]
     one = F.get(found, F.lit(0))  # unlike [0] it does not raise on an empty list
     fault = (
-        F.when(text.isNull() | (F.btrim(text, F.lit(SPACES)) == ""), _fault(Reason.EMPTY, "the value is empty"))
+        F.when(text.isNull() | _is_blank(text), _fault(Reason.EMPTY, "the value is empty"))
         .when(~F.is_valid_utf8(text), _fault(Reason.NOT_TEXT, "the value is not UTF-8"))
         .when(_has_half(text), _fault(Reason.NOT_TEXT, "half a character, such as \\ud83d without what follows"))
         .when(broken.isNotNull(), _why_broken(text, columns))
@@ -81,6 +81,11 @@ def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Ref
 
 def _text() -> Column:
     return F.col(RECORD)["value"].cast("string")
+
+
+def _is_blank(text: Column) -> Column:
+    # What begins as an object does not have to be trimmed to be known.
+    return ~text.startswith("{") & (F.btrim(text, F.lit(SPACES)) == "")
 
 
 def _has_half(text: Column) -> Column:

@@ -1,5 +1,6 @@
-"""SIGKILL at any moment: every offset ends in exactly one place."""
+"""SIGKILL at any moment, with five tables, a new column and dead letters: every offset ends in exactly one place."""
 
+import json
 import random
 import time
 from collections import Counter
@@ -9,20 +10,45 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.feeding import Feeder
+from lakehouse_ingest.ledger import PREFIX
+from lakehouse_ingest.records import Reason
+from tests.services.feeding import BROKEN_EVERY, Feeder
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, settings_text, until
-from tests.services.readers import Reader, data_files
+from tests.services.readers import Reader, data_files, duckdb_at
 from tests.services.records import check_batch_record
 
-pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(900)]
 
 EVENTS, PARTITIONS = 200_000, 3
 AT_LEAST_BETWEEN, AT_MOST = 3, 16
-PLACES = ("events", "dead_letters")
+TYPES = ("login", "order", "payment", "refund", "alarm")
+PLACES = (*TYPES, "dead_letters")
+TUESDAY = 6_000  # from this event on all but alarms have a field more
 STARTING, ELSEWHERE = "while starting", "between landings"
-# The two that lie between the first data file of a batch and its publication.
+# The two that lie between the first data file of a batch and its publication; and the one in the middle of it.
 WRITING, STAGED = "while a file was written", "after staging, before publication"
+PARTLY = "after publication of some tables, before others"
+
+
+def event(number: int) -> bytes:
+    """Those that are not sound are dead letters: in turn they can't be read, or do not fit their table."""
+    if not is_sound(number):
+        return b'{"n": ' if number // BROKEN_EVERY % 2 else json.dumps({"n": "?", "type": type_of(number)}).encode()
+    new = {"tuesday": tuesday} if (tuesday := tuesday_of(number)) else {}
+    return json.dumps({"n": number, "type": type_of(number), "text": f"event {number}", **new}).encode()
+
+
+def is_sound(number: int) -> bool:
+    return number % BROKEN_EVERY != BROKEN_EVERY // 2
+
+
+def type_of(number: int) -> str:
+    return TYPES[number % 7 % len(TYPES)]
+
+
+def tuesday_of(number: int) -> str | None:
+    return f"new in {number}" if number >= TUESDAY and type_of(number) != "alarm" else None
 
 
 @dataclass(frozen=True)
@@ -39,7 +65,7 @@ class Moment:
 
 def moments(dice: random.Random, fell: list[str]) -> Iterator[Moment]:
     """Half of them wait for a data file, the others fall where they fall; more when too few hit a landing."""
-    after_file = [Moment("file", dice.uniform(0.0, 0.15), dice.randint(1, 6)) for _ in range(6)]
+    after_file = [Moment("file", dice.uniform(0.0, 0.15), dice.randint(1, 8)) for _ in range(6)]
     after_start = [Moment("stands", dice.uniform(0.0, 10.0)) for _ in range(3)]
     blind = [Moment("process", dice.uniform(0.5, 12.0)) for _ in range(2)]
     chosen = [*after_file, *after_start, *blind]
@@ -56,20 +82,31 @@ def test_every_offset_is_in_exactly_one_place_after_kills_at_any_moment(
     namespace = topic.replace("-", "_")
     create_topic(broker, topic, PARTITIONS)
     reader = Reader(rest_uri, namespace)
-    settings = settings_text(topic, broker, rest_uri, namespace, max_records=4_000, batch_every="2s", keep_snapshots=10)
-    feeder = Feeder(broker, topic, PARTITIONS, EVENTS)
+    settings = settings_text(
+        topic,
+        broker,
+        rest_uri,
+        namespace,
+        max_records=4_000,
+        batch_every="2s",
+        keep_snapshots=10,
+        type_from="field:type",
+        table='table = "{type}"',
+    )
+    feeder = Feeder(broker, topic, PARTITIONS, EVENTS, event)
     feeder.start()
     began = time.monotonic()
-    data, fell = warehouse / namespace / "events", list[str]()
+    folder, fell, before_tuesday = warehouse / namespace, list[str](), 0
     for moment in moments(dice, fell):
         running = pipelines.start(settings)
         assert until(lambda: not any(before.family() for before in pipelines.started[:-1]), 10), "a JVM lives on"
-        known = data_files(data)
-        _wait(running, moment, data, known)
+        known = _files(folder)
+        _wait(running, moment, folder, known)
         assert feeder.producing
-        begun = data_files(data) - known
+        begun = _files(folder) - known
         running.kill()
         fell.append(_where(running, reader, begun))
+        before_tuesday += not any(_has_tuesday(reader, kind) for kind in TYPES)
         print(f"kill {len(fell)}: {moment}: {fell[-1]}, {feeder.sent} events sent")
     killing = time.monotonic() - began
     feeder.finish()
@@ -77,33 +114,70 @@ def test_every_offset_is_in_exactly_one_place_after_kills_at_any_moment(
     found = reader.by_pyiceberg(*PLACES)
     rows = {place: sum(reader.by_pyiceberg(place).values()) for place in PLACES}
     batches = sum(len(running.events("batch_landed")) for running in pipelines.started)
-    print(f"{len(fell)} kills in {killing:.0f} s: {dict(Counter(fell))}")
+    print(f"{len(fell)} kills in {killing:.0f} s, {before_tuesday} before Tuesday: {dict(Counter(fell))}")
     print(f"{rows} in {batches} batches; {feeder.aborted} in aborted transactions")
 
     assert len(fell) >= 10
     assert _between(fell) >= AT_LEAST_BETWEEN
+    assert before_tuesday < len(fell), "the new column was not in play"
     assert found == feeder.landing
     assert reader.by_duckdb(*PLACES) == feeder.landing
-    assert rows["dead_letters"] == EVENTS // 250
+    dead = reader.table("dead_letters").scan(selected_fields=("reason",)).to_arrow()["reason"].to_pylist()
+    assert Counter(dead) == dict.fromkeys((Reason.BROKEN, Reason.WRONG_TYPE), EVENTS // BROKEN_EVERY // 2)
     assert feeder.aborted > 0
+    _check_rows(reader)
     check_batch_record(reader, feeder.landing)
+
+
+def _check_rows(reader: Reader) -> None:
+    """Every sound event is a row of its type's table; from before the new column, it is null there."""
+    sound = list(filter(is_sound, range(EVENTS)))
+    with duckdb_at(reader.uri) as connection:
+        for kind in TYPES:
+            columns = ("n", "type", "tuesday") if _has_tuesday(reader, kind) else ("n", "type")
+            made = [(n, kind, tuesday_of(n))[: len(columns)] for n in sound if type_of(n) == kind]
+            read = reader.table(kind).scan(selected_fields=columns).to_arrow().select(columns)
+            assert sorted(zip(*read.to_pydict().values(), strict=True)) == made, kind
+            query = f"SELECT {', '.join(columns)} FROM lake.{reader.namespace}.{kind} ORDER BY n"
+            assert connection.sql(query).fetchall() == made, kind
+    assert [kind for kind in TYPES if not _has_tuesday(reader, kind)] == ["alarm"]
+
+
+def _has_tuesday(reader: Reader, kind: str) -> bool:
+    return reader.exists(kind) and "tuesday" in reader.table(kind).schema().column_names
+
+
+def _files(folder: Path) -> set[Path]:
+    return {file for kind in TYPES for file in data_files(folder / kind)}
 
 
 def _between(fell: list[str]) -> int:
     return fell.count(WRITING) + fell.count(STAGED)
 
 
-def _wait(running: Running, moment: Moment, data: Path, known: set[Path]) -> None:
+def _wait(running: Running, moment: Moment, folder: Path, known: set[Path]) -> None:
     if moment.since != "process":
         running.wait_for("started")
     if moment.since == "file":
-        assert until(lambda: len(data_files(data) - known) >= moment.files, 90, 0.002), running.tail()
+        assert until(lambda: len(_files(folder) - known) >= moment.files, 90, 0.002), running.tail()
     time.sleep(moment.seconds)
 
 
 def _where(running: Running, reader: Reader, begun: set[Path]) -> str:
     """By the evidence: files that were there before the kill, and that main does not know after it."""
     assert until(lambda: not running.family(), 10), "the JVM outlived its Python"  # and may have staged meanwhile
-    if begun and begun - reader.files_of_main("events"):
-        return STAGED if reader.staged("events") else WRITING
-    return ELSEWHERE if running.events("started") else STARTING
+    there = [kind for kind in TYPES if reader.exists(kind)]
+    if begun.issubset({file for kind in there for file in reader.files_of_main(kind)}):
+        return ELSEWHERE if running.events("started") else STARTING
+    staged = {_token(reader, kind, snapshot) for kind in there for snapshot in reader.staged(kind)}
+    published = {_token(reader, kind, snapshot) for kind in there for snapshot in reader.main(kind)[:1]}
+    if staged & published:
+        return PARTLY
+    return STAGED if staged else WRITING
+
+
+def _token(reader: Reader, name: str, snapshot: int) -> str | None:
+    found = reader.table(name).snapshot_by_id(snapshot)
+    assert found
+    assert found.summary
+    return found.summary[f"{PREFIX}token"]

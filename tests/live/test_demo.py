@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehouse_ingest.demo.proof import Found, Held, Outcome, Run, problems
+from lakehouse_ingest.demo.events import ALARM, LATER, READING, Made
+from lakehouse_ingest.demo.proof import Run, problems
+from lakehouse_ingest.demo.reading_back import ALARMS, DEAD, READINGS, Found, Held, Outcome, Since
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.claim import free
@@ -26,7 +29,7 @@ MARK = "STARTED_FOR"
 def demo(folder: Path) -> dict[str, Any]:
     """Runs it to its end; what it left in demo.json."""
     words = [*DEMO, "--seconds", "6", "--folder", str(folder)]
-    done = subprocess.run(words, cwd=ROOT, env=marked(folder), capture_output=True, text=True, check=False, timeout=150)
+    done = subprocess.run(words, cwd=ROOT, env=marked(folder), capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert max(map(len, done.stdout.partition("What became")[2].partition("Left in")[0].splitlines())) <= 80
@@ -63,6 +66,7 @@ def marked(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(450)  # a minute as a rule
 def test_counts_add_up_and_so_they_do_in_a_second_run(tmp_path: Path, jars_folder: Path | None) -> None:
     first = demo(tmp_path)
     assert_nothing_runs(tmp_path)
@@ -71,23 +75,42 @@ def test_counts_add_up_and_so_they_do_in_a_second_run(tmp_path: Path, jars_folde
     for told in (first, second):
         run = told["counts"]["run"]
         assert told["adds_up"]
-        assert run["produced"] == run["received"] == run["landed"] + run["dead"] > 4000
+        assert run["produced"] == run["received"] == run["landed"] + run["dead"] + run["filtered"] > 4000
+        assert run["made"]["filtered"] == run["filtered"] > 0
+        assert set(run["tables"]) == {"plant.alarm", "plant.maintenance", "plant.reading"}
         assert sum(run["reasons"].values()) == run["dead"] > 0
-        assert len(run["reasons"]) >= 6
-        assert len(told["partitions"]) >= 3
+        assert len(run["reasons"]) >= 7
+        assert len(told["days"]) >= 3
+        assert [each["absent"] for each in told["offsets"].values()] == [
+            each["filtered_says_the_batch_record"] for each in told["offsets"].values()
+        ]
     total = second["counts"]["total"]
-    for name in ("produced", "landed", "dead"):
+    for name in ("produced", "landed", "dead", "filtered"):
         assert total[name] == first["counts"]["run"][name] + second["counts"]["run"][name]
+    assert_a_column_came_in_each(first, second)
 
     with EmbeddedCatalog(tmp_path / "warehouse", jars=jars_folder) as catalog:
         assert catalog.uri == second["catalog"], "the port that demo.json names is the one that stays"
         lake = load_catalog("lake", type="rest", uri=second["catalog"])
-        events = lake.load_table(second["tables"]["events"]).scan(selected_fields=("_source",)).to_arrow().to_pylist()
+        tables = [lake.load_table(name).scan(selected_fields=("_source",)) for name in second["tables"]["events"]]
+        events = [row for table in tables for row in table.to_arrow().to_pylist()]
         dead = lake.load_table(second["tables"]["dead_letters"]).scan().to_arrow().to_pylist()
     assert (len(events), len(dead)) == (total["landed"], total["dead"])
     places = [(row["_source"]["partition"], row["_source"]["offset"]) for row in (*events, *dead)]
-    assert len(set(places)) == len(places) == total["produced"]
+    assert len(set(places)) == len(places) == total["produced"] - total["filtered"]
     assert {row["reason"] for row in dead} == set(total["reasons"])
+
+
+def assert_a_column_came_in_each(*runs: dict[str, Any]) -> None:
+    """Another one each time; rows that are older than it have nothing there."""
+    for number, told in enumerate(runs):
+        appeared = told["columns_that_appeared"]
+        assert [each["column"] for each in appeared] == list(LATER)[: number + 1]
+        assert [each["in_this_run"] for each in appeared] == [*(False for _ in range(number)), True]
+        assert all(each["rows"] > 0 and each["null"] > 0 for each in appeared)
+        assert {each["column"] for each in appeared} <= set(told["columns"]["plant.alarm"])
+    since = [each["since_event"] for each in runs[-1]["columns_that_appeared"]]
+    assert since == sorted(since)
 
 
 @pytest.mark.live
@@ -128,35 +151,71 @@ RUN = Run(
     folder=Path(),
     warehouse=Path(),
     uri="",
-    produced=8,
-    broken={"broken_json": 2},
-    begins={("sensors", 0): 10, ("sensors", 1): 10},
-    ends={("sensors", 0): 15, ("sensors", 1): 13},
+    made=Made(
+        first=23,
+        acknowledged=9,
+        sound=Counter({READING: 4, ALARM: 2}),
+        broken=Counter({"broken_json": 2}),
+        filtered=Counter({1: 1}),
+        column="shift",
+        since=27,
+        having=1,
+    ),
+    begins={("plant", 0): 10, ("plant", 1): 13},
+    ends={("plant", 0): 15, ("plant", 1): 17},
     batches=(),
     seconds={},
 )
-RIGHT = Found(
-    "an engine",
-    (Held(0, rows=15, offsets=15, first=0, last=14), Held(1, rows=13, offsets=13, first=0, last=12)),
-    (Outcome("broken_json", rows=7, new=2, detail=""), Outcome("landed", rows=21, new=6, detail=None)),
-    (),
+HELD = (
+    Held(0, rows=15, offsets=15, first=0, last=14, new=5, filtered=0),
+    Held(1, rows=14, offsets=14, first=0, last=15, new=3, filtered=3),
 )
+OUTCOMES = (
+    Outcome(ALARMS, None, rows=5, new=2),
+    Outcome(READINGS, None, rows=17, new=4),
+    Outcome(DEAD, "broken_json", rows=7, new=2, detail=""),
+)
+SINCE = (
+    Since("shift", there=False, rows=4, first=3, last=24, new=1, new_first=24, new_last=24),
+    Since("shift", there=True, rows=1, first=27, last=27, new=1, new_first=27, new_last=27),
+)
+RIGHT = Found("an engine", HELD, OUTCOMES, {}, SINCE)
 
 
 def test_what_is_right_is_right() -> None:
     assert problems(RUN, RIGHT) == []
 
 
+def held(number: int, **changes: int) -> Found:
+    return replace(RIGHT, held=[replace(each, **changes) if each.partition == number else each for each in HELD])
+
+
+def outcome(number: int, **changes: Any) -> Found:
+    return replace(
+        RIGHT, outcomes=[replace(each, **changes) if each is OUTCOMES[number] else each for each in OUTCOMES]
+    )
+
+
+def since(*, there: bool, **changes: Any) -> Found:
+    return replace(RIGHT, since=[replace(each, **changes) if each.there is there else each for each in SINCE])
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (replace(RIGHT, held=(replace(RIGHT.held[0], rows=16), RIGHT.held[1])), "1 rows are there more than once"),
-        (replace(RIGHT, held=(replace(RIGHT.held[0], offsets=14, rows=14), RIGHT.held[1])), "1 of 15 offsets are in"),
-        (replace(RIGHT, held=(RIGHT.held[0],)), "partition 1: 13 of 13 offsets are in neither"),
-        (replace(RIGHT, held=(replace(RIGHT.held[0], last=15), RIGHT.held[1])), "offsets 0 to 15, the topic has 0 to"),
-        (replace(RIGHT, held=(*RIGHT.held, Held(2, 1, 1, 0, 0))), "partition 2: the topic has no such"),
-        (replace(RIGHT, outcomes=(replace(RIGHT.outcomes[0], new=1), RIGHT.outcomes[1])), "8 events were produced"),
-        (replace(RIGHT, outcomes=(replace(RIGHT.outcomes[0], name="not_utf8"), RIGHT.outcomes[1])), "not_utf8: 0 even"),
+        (held(0, rows=16), "1 rows are there more than once"),
+        (held(0, offsets=14, rows=14), "partition 0: 14 offsets in tables and 0 filtered are not the topic's 15"),
+        (held(1, filtered=4), "partition 1: 14 offsets in tables and 4 filtered are not the topic's 17"),
+        (held(1, new=2), "partition 1: 2 offsets of this run are in no table, 1 events were made to be filtered"),
+        (held(0, last=15), "offsets 0 to 15, the topic has 0 to"),
+        (replace(RIGHT, held=HELD[:1]), "partition 1: 0 offsets in tables"),
+        (replace(RIGHT, held=(*HELD, Held(2, 1, 1, 0, 0, 1, 0))), "partition 2: the topic has no such"),
+        (outcome(2, new=1), "9 events were produced, 8 of this run are in tables or filtered"),
+        (outcome(2, reason="not_utf8"), "not_utf8: 0 events were made so, 2 were set aside"),
+        (outcome(0, table=READINGS, new=3), "plant.alarm: 2 events were made so, 0 landed"),
+        (since(there=True, new=2), "shift: 1 events were made with it, the first is 27; 2 rows have it"),
+        (since(there=True, new_first=28), "the first is 28"),
+        (since(there=False, new_last=28), "shift: event 28 has none, but it came after event 27"),
     ],
 )
 def test_a_record_lost_doubled_or_misjudged_is_found(found: Found, said: str) -> None:

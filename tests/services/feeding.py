@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from threading import Event, Lock, Thread
 
@@ -40,10 +40,12 @@ class Feeder:
     a transaction is committed, and the next one aborted; what is aborted must not be found, and is not counted.
     """
 
-    def __init__(self, broker: str, topic: str, partitions: int, total: int) -> None:
+    def __init__(
+        self, broker: str, topic: str, partitions: int, total: int, made: Callable[[int], bytes] = value
+    ) -> None:
         self.landing: Coordinates = Counter()
         self.aborted = 0
-        self._topic, self._partitions, self._total = topic, partitions, total
+        self._topic, self._partitions, self._total, self._made = topic, partitions, total, made
         self._numbers = iter(range(total))
         self._sent, self._failed, self._lock = 0, list[object](), Lock()
         self._hurry = Event()
@@ -109,7 +111,7 @@ class Feeder:
             at = number % self._partitions
             while True:
                 try:
-                    producer.produce(self._topic, value(number), partition=at, on_delivery=answered)  # type: ignore[arg-type]
+                    producer.produce(self._topic, self._made(number), partition=at, on_delivery=answered)  # type: ignore[arg-type]
                     break
                 except BufferError:
                     producer.poll(0.1)

@@ -27,6 +27,9 @@ LANDING = 60.0
 LOOK = 0.02
 # Compiled quickly rather than well: these JVMs live for seconds.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TWO_COLUMNS = """\
+table = "events"
+columns = [{ name = "n", type = "long", required = true }, { name = "text", type = "string" }]"""
 
 Event = Mapping[str, Any]
 
@@ -199,9 +202,12 @@ def settings_text(
     batch_every: str = "0s",
     keep_snapshots: int = 100,
     retry: str = "120s",
+    type_from: str = "",
+    table: str = TWO_COLUMNS,
 ) -> str:
-    """A settings file: two declared columns, partitions by the record's day; without a catalog the embedded one."""
+    """A settings file, with partitions by the record's day; without a catalog the embedded one."""
     uri = f'uri = "{catalog_uri}"' if catalog_uri else ""
+    typed = f'type_from = "{type_from}"' if type_from else ""
     return f"""\
 name = "{name}"
 [catalog]
@@ -213,9 +219,9 @@ brokers = "{brokers}"
 topics = ["{topic or name}"]
 every = "{every}"
 max_records = {max_records}
+{typed}
 [[streams.tables]]
-table = "events"
-columns = [{{ name = "n", type = "long", required = true }}, {{ name = "text", type = "string" }}]
+{table}
 [ledger]
 batch_every = "{batch_every}"
 keep_snapshots = {keep_snapshots}

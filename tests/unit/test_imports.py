@@ -42,7 +42,7 @@ GROUND: dict[str, set[str]] = {
     "observing": set(),
     "names": set(),
     "planning": {"columns", "formats", "names", "shaping", "tables", "writers"},
-    "table_keeper": {"planning", "tables", "writers"},
+    "table_keeper": {"planning", "shaping", "tables", "writers"},
     "stream_tables": {"names", "planning", "routing", "table_keeper", "tables"},
     "maintenance": {"ledger", "session"},
     "jars": {"java"},

@@ -1,0 +1,472 @@
+"""The law of accounting on real tables: crashes anywhere, other batches and other settings lose and double nothing.
+
+The topic is a list in memory and a crash an item of the story; the street, Spark and the tables are real.
+"""
+
+import json
+import random
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.batch import Street
+from lakehouse_ingest.errors import BadRecord, TableChanged, TryAgain
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.records import Offsets, Range
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.sources.kafka import Kafka, as_json
+from lakehouse_ingest.stream import Stream
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, Registered, TableSpec, TableState
+from telemetry import OFF
+from tests.flows.conftest import GIVEN, RECEIVED, Value
+from tests.services.readers import Coordinates, Reader
+from tests.services.records import check_batch_record, kind_of
+
+# An example takes seconds: there are few, each drawn from a seed, for small ones tell little; none is made smaller.
+RARE = settings(
+    max_examples=3, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
+
+TOPIC, PARTITIONS = "events", 2
+RECORD, DEAD = "lakehouse_batches", "dead_letters"
+HOLE = "hole"  # an offset that no reader gets: of an aborted transaction, or a transaction's own mark
+ALL = 10**6
+Done = TypeVar("Done")
+Effect = tuple[str, str]  # what is done, and to which table
+
+
+class Crash(BaseException):
+    """The process dies here, and nothing that catches an `Exception` keeps it alive."""
+
+
+# -- the story --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Settings under which a record may have another fate than under others."""
+
+    keep_types: str | None = None
+    on_error: str = "log"
+    together: bool = False  # an entry more, which takes two of the types into one table
+    hints: Mapping[str, str] = field(default_factory=dict)
+    max_tables: int = 100
+
+
+@dataclass(frozen=True)
+class Land:
+    """Records that are produced, and a batch of at most so many offsets of each partition."""
+
+    values: Sequence[Value]
+    most: int = ALL
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What befalls the process before an effect, or after so many, all or of one kind; how the next start judges."""
+
+    how: str
+    before: Effect | None = None
+    after: int = 0
+    of: str = ""
+    then: Judgement = Judgement()
+
+    def is_due(self, effects: Sequence[Effect], coming: Effect) -> bool:
+        if self.before:
+            return coming == self.before
+        alike = [verb for verb, _ in [*effects, coming] if self.of in ("", verb)]
+        return self.of in ("", coming[0]) and len(alike) > self.after
+
+
+CRASHES = "the process dies"
+REFUSED = "this effect alone fails"
+UNANSWERED = "it is done, and the answer is lost"
+
+
+class MortalLake(Lake):
+    """Counts its effects; when trouble comes, a dead process has no more of them."""
+
+    def __init__(self, connection: Connection, pipeline: str) -> None:
+        super().__init__(connection, pipeline)
+        self.effects: list[Effect] = []
+        self._trouble: Trouble | None = None
+
+    def arm(self, trouble: Trouble | None) -> None:
+        self.effects, self._trouble = [], trouble
+
+    def create(self, spec: TableSpec) -> TableState:
+        return self._effect("create", spec.name, lambda: super(MortalLake, self).create(spec))
+
+    def open(self, table: str, epoch: int) -> Place:
+        return self._effect("open", table, lambda: super(MortalLake, self).open(table, epoch))
+
+    def register(self, record: str, tables: Mapping[str, Registered]) -> None:
+        if tables:
+            self._effect("register", record, lambda: super(MortalLake, self).register(record, tables))
+
+    def add_columns(self, table: str, columns: Sequence[tuple[str, Column]]) -> TableState:
+        return self._effect("add columns to", table, lambda: super(MortalLake, self).add_columns(table, columns))
+
+    def staged(self, place: Place, token: str) -> Any:
+        return self._effect("stage", place.table, lambda: super(MortalLake, self).staged(place, token))
+
+    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+        return self._effect("stage", place.table, lambda: super(MortalLake, self).append(place, rows, mark, extra))
+
+    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
+        return self._effect("publish", place.table, lambda: super(MortalLake, self).publish(place, staged, mark, extra))
+
+    def _effect(self, verb: str, table: str, do: Callable[[], Done]) -> Done:
+        effect = verb, table.rpartition(".")[2]
+        how = self._trouble.how if self._trouble and self._trouble.is_due(self.effects, effect) else None
+        if how == CRASHES:
+            raise Crash
+        self.effects.append(effect)
+        if how:
+            self._trouble = None
+        if how == REFUSED:
+            raise TryAgain(f"could not {verb} {table}")
+        done = do()
+        if how == UNANSWERED:
+            raise TryAgain(f"no answer when asked to {verb} {table}")
+        return done
+
+
+class MortalThreads(ThreadPoolExecutor):
+    """One thread, so that effects come in the same order each time; a dead process begins nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.dead = False
+
+    def submit(self, do: Callable[..., Any], /, *what: Any, **named: Any) -> Future[Any]:
+        return super().submit(self._unless_dead, do, *what, **named)
+
+    def _unless_dead(self, do: Callable[..., Any], *what: Any, **named: Any) -> Any:
+        if self.dead:
+            raise Crash
+        try:
+            return do(*what, **named)
+        except Crash:
+            self.dead = True
+            raise
+
+
+class Topic(Kafka):
+    """A topic in memory, with what a start asks of a source."""
+
+    def __init__(self) -> None:
+        self.log: dict[tuple[str, int], list[Value]] = {(TOPIC, number): [] for number in range(PARTITIONS)}
+
+    def produce(self, values: Sequence[Value]) -> None:
+        for value in values:
+            min(self.log.values(), key=len).append(value)
+
+    def bounds(self) -> tuple[Offsets, Offsets]:
+        return dict.fromkeys(self.log, 0), self.ends()
+
+    def ends(self) -> Offsets:
+        return {at: len(values) for at, values in self.log.items()}
+
+    def publish(self, offsets: Offsets, group: str) -> None:
+        pass
+
+    def frame(self, spark: SparkSession, batch: Range) -> DataFrame:
+        rows = [
+            {
+                **dict(zip(("topic", "partition"), at, strict=True)),
+                "offset": offset,
+                "timestamp": RECEIVED.isoformat(),
+                "value": None if value is None else b64encode(_bytes(value)).decode(),
+            }
+            for at, offset, value in self.records()
+            if batch.start[at] <= offset < batch.end[at]
+        ]
+        # Made within the JVM; a list of Python's would start Python's workers for each look at it.
+        read = F.from_json(F.lit(json.dumps(rows)), T.ArrayType(GIVEN))
+        return spark.range(0, 1, 1, 1).select(F.inline(read))
+
+    def records(self) -> Iterator[tuple[tuple[str, int], int, Value]]:
+        for at, values in self.log.items():
+            yield from ((at, offset, value) for offset, value in enumerate(values) if value != HOLE)
+
+    def places(self) -> Coordinates:
+        return Counter((*at, offset) for at, offset, _ in self.records())
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+class World:
+    """A topic, its tables, and at most one process that carries from one to the others."""
+
+    def __init__(self, spark: SparkSession, uri: str, scratch: Path) -> None:
+        self.name = f"street_{uuid4().hex[:12]}"
+        self.reader, self.topic = Reader(uri, self.name), Topic()
+        self.judgement = Judgement()
+        self._spark, self._uri, self._scratch = spark, uri, scratch / self.name
+        self._trouble: Trouble | None = None
+        self.lake: MortalLake | None = None
+        self.street: Street | None = None
+        self._done: Offsets = {}
+        self._number = 0
+
+    def tell(self, story: Sequence[Land | Trouble]) -> None:
+        for item in story:
+            match item:
+                case Land(values, most):
+                    self.topic.produce(values)
+                    self.land(most)
+                case Trouble():
+                    self.befall(item)
+
+    def befall(self, trouble: Trouble) -> None:
+        """From now on; it is the next start's where no process is alive."""
+        self._trouble = trouble
+        if self.lake:
+            self.lake.arm(trouble)
+
+    def land(self, most: int = ALL) -> None:
+        """A start if need be, and one batch; trouble ends both."""
+        try:
+            self._batch(self.street or self.start(), most)
+        except Crash:
+            print(f"{self._trouble} after {self.lake and self.lake.effects}")
+            self.die()
+        except TryAgain:
+            self._end()
+        except TableChanged:  # a hint that comes too late: there is a column by now
+            self._end(replace(self.judgement, hints={}))
+        except BadRecord:
+            self._end(replace(self.judgement, on_error="log"))
+        else:
+            if self._trouble:
+                self.die()
+
+    def die(self) -> None:
+        self._end()
+        self.lake = None
+
+    def land_all(self) -> None:
+        self.die()
+        self._trouble, self.judgement = None, Judgement()
+        self.land()
+        assert self._done == self.topic.ends()
+
+    def _end(self, judgement: Judgement | None = None) -> None:
+        if self.street:
+            self.street.threads.shutdown()
+        self.street = None
+        self.judgement = judgement or (self._trouble.then if self._trouble else self.judgement)
+        self._trouble = None
+
+    def start(self) -> Street:
+        structlog.reset_defaults()
+        plain = self._settings()
+        connection, watch = Connection(self._uri), Watch(self.name, OFF)
+        if not self.lake:
+            self.lake = MortalLake(connection, self.name)
+            self.lake.arm(self._trouble)
+        stream = Stream(plain, plain.streams[0], self._spark, connection, watch, self._scratch, True, True, Event())
+        source = SourceIdentity("memory", {TOPIC: "1"})
+        self.street = stream._street(self.lake, self.topic, source, MortalThreads())
+        self.street.offset_log.mkdir()
+        self._done, self._number = self.street.start, 0
+        return self.street
+
+    def _settings(self) -> Settings:
+        judged = self.judgement
+        together = {"table": "together", "types": ["b", "c"], "hints": judged.hints}
+        each = {"table": "{type}", "hints": judged.hints}
+        stream = {
+            "topics": [TOPIC],
+            "type_from": "field:type",
+            "keep_types": judged.keep_types,
+            "on_error": judged.on_error,
+            "max_tables": judged.max_tables,
+            "tables": [together, each] if judged.together else [each],
+        }
+        return Settings.model_validate(
+            {
+                "name": self.name,
+                "catalog": {"uri": self._uri, "namespace": self.name},
+                "streams": [stream],
+                "ledger": {"batch_every": 0},
+            }
+        )
+
+    def _batch(self, street: Street, most: int) -> None:
+        end = {at: min(high, self._done[at] + most) for at, high in self.topic.ends().items()}
+        if end == self._done:
+            return
+        # As Spark writes it before it calls us.
+        (street.offset_log / str(self._number)).write_text(f"v1\n{{}}\n{as_json(end)}")
+        rows = self.topic.frame(self._spark, Range(self._done, end))
+        assert street.run(rows, self._number) == Range(self._done, end)
+        self._done, self._number = end, self._number + 1
+
+    # -- the law ------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Once all has been read."""
+        found = self.reader.by_pyiceberg(*self.tables(), DEAD)
+        assert {at: count for at, count in found.items() if count > 1} == {}
+        assert found.keys() <= self.topic.places().keys()
+        check_batch_record(self.reader, self.topic.places())
+        rows = kind_of(self.reader, "batch")
+        parts = [part for row in rows for part in row["partitions"]]
+        for (topic, number), end in self.topic.ends().items():
+            mine = sorted((part["start"], part["end"]) for part in parts if part["partition"] == number)
+            mine = [span for span in mine if span[0] < span[1]]
+            assert [start for start, _ in mine] == [0, *(end for _, end in mine)][: len(mine)]
+            assert max((end for _, end in mine), default=0) == end
+            assert {at for at in found if at[1] == number} <= {(topic, number, offset) for offset in range(end)}
+        for part in parts:
+            held = sum((part["topic"], part["partition"], n) in found for n in range(part["start"], part["end"]))
+            # So what is in no table was filtered or discarded, and nothing else was.
+            assert held == part["landed"] + part["dead"] + part["trimmed"], part
+        added = self._added()
+        for row in rows:
+            assert added.pop((row["token"], False), 0) == sum(part["landed"] for part in row["partitions"]), row
+            assert added.pop((row["token"], True), 0) == sum(part["dead"] for part in row["partitions"]), row
+        # What landed in batches that were never recorded is what others found in its place.
+        assert sum(added.values()) == sum(part["trimmed"] for part in parts)
+
+    def tables(self) -> list[str]:
+        names = [name for _, name in self.reader.catalog.list_tables(self.name)]
+        return sorted({*names} - {RECORD, DEAD})
+
+    def _added(self) -> Counter[tuple[str, bool]]:
+        """Rows by the token that added them, to tables of events and to the dead letters."""
+        found: Counter[tuple[str, bool]] = Counter()
+        for name in (*self.tables(), DEAD):
+            table = self.reader.table(name)
+            for snapshot in map(table.snapshot_by_id, self.reader.main(name)):
+                summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+                if rows := int(summary.get("added-records", 0)):
+                    found[summary[f"{ledger.PREFIX}token"], name == DEAD] += rows
+        return found
+
+
+Worlds = Callable[[], World]
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, rest_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Worlds:
+    own = spark.newSession()
+    # For a few records: nothing to spread, and nothing that is worth being compiled.
+    own.conf.set("spark.sql.shuffle.partitions", "1")
+    own.conf.set("spark.sql.codegen.wholeStage", "false")
+    own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    scratch = tmp_path_factory.mktemp("street")
+    return lambda: World(own, rest_uri, scratch)
+
+
+def event(kind: object, **fields: object) -> str:
+    return json.dumps({"type": kind, **fields})
+
+
+# -- every effect of one batch ----------------------------------------------------------------------------
+
+EFFECTS = {
+    ("add columns to", "known"),
+    ("create", "new_1"),
+    ("open", "new_1"),
+    ("register", RECORD),
+    *((verb, table) for verb in ("stage", "publish") for table in ("known", "new_1", DEAD, RECORD)),
+}
+
+
+def round_of(number: int) -> list[Value]:
+    """A table that is known gets a column, another one is made, and some records can't land."""
+    known = [event("known", n=n, **{f"column_{number}": n}) for n in range(3)]
+    return [*known, event(f"new_{number}", n=1), event("known", n="text"), event(None, n=2), "{", HOLE]
+
+
+def test_a_crash_before_every_effect_of_a_batch_loses_and_doubles_nothing(worlds: Worlds) -> None:
+    """One process after the other dies, each a step further in the same batch, which has grown meanwhile."""
+    world = worlds()
+    world.tell([Land([event("known", n=n) for n in range(20)])])
+    assert world.lake
+    world.lake.arm(None)
+    world.tell([Land(round_of(0))])
+    effects = [(verb, table.replace("new_0", "new_1")) for verb, table in world.lake.effects]
+    assert len(effects) == len(EFFECTS)
+    assert {*effects} == EFFECTS
+    for number, effect in enumerate(effects):
+        world.die()
+        lake = world.start().lake
+        world.befall(Trouble(CRASHES, before=effect))
+        world.tell([Land(round_of(1) if number == 0 else [event("known", n=1), event("new_1", n=1), "{"])])
+        assert world.lake is None, f"no crash before {effect}"
+        assert isinstance(lake, MortalLake)
+        print(f"before {effect}: {lake.effects}")
+    world.land_all()
+    world.land_all()  # killed once all was done: there is nothing more to do
+    world.check()
+    places = world.reader.by_pyiceberg("known"), world.reader.by_pyiceberg("new_1"), world.reader.by_pyiceberg(DEAD)
+    assert [sum(found.values()) for found in places] == [20 + 3 + 3 + 11, 1 + 11, 3 + 3 + 11]
+
+
+# -- any story --------------------------------------------------------------------------------------------
+
+
+def story_of(dice: random.Random) -> list[Land | Trouble]:
+    rounds = [(trouble_of(dice), land_of(dice)) for _ in range(3)]
+    return [item for pair in rounds for item in pair]
+
+
+def trouble_of(dice: random.Random) -> Trouble:
+    how = dice.choice([CRASHES, CRASHES, REFUSED, UNANSWERED])
+    # A start publishes once; a batch once for each table, the dead letters and the record.
+    of, after = ("publish", dice.randint(1, 4)) if dice.random() < 0.7 else ("", dice.randint(0, 15))
+    return Trouble(how, after=after, of=of, then=judgement_of(dice))
+
+
+def judgement_of(dice: random.Random) -> Judgement:
+    return Judgement(
+        keep_types=dice.choice([None, "^(a|b)$"]),
+        on_error=dice.choice(["log", "log", "log", "ignore", "ignore", "raise"]),
+        together=dice.random() < 0.5,
+        hints=dice.choice([{}, {"x": "long"}]),
+        max_tables=dice.choice([100, 100, 2]),
+    )
+
+
+def land_of(dice: random.Random) -> Land:
+    return Land([value_of(dice) for _ in range(dice.randint(10, 25))], dice.choice([5, ALL, ALL]))
+
+
+def value_of(dice: random.Random) -> Value:
+    """Half of them sound; one field is null, a number or text: what it becomes depends on who comes first."""
+    if dice.random() < 0.5:
+        return event(dice.choice("abc"), n=1, x=dice.choice([None, 1, 2, "text"]))
+    return dice.choice([event("a", n="text"), event(None, n=1), '{"type": "a"', "[]", "", None, HOLE, HOLE])
+
+
+@RARE
+@given(st.integers(0, 10**9))
+def test_crashes_other_batches_and_other_settings_lose_and_double_nothing(worlds: Worlds, seed: int) -> None:
+    dice = random.Random(seed)
+    world = worlds()
+    world.judgement = judgement_of(dice)
+    world.tell(story_of(dice))
+    world.land_all()
+    world.check()
