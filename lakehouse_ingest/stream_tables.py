@@ -42,6 +42,8 @@ class StreamTables:
             planning.partitions_of(entry)
             if "{" not in entry.table:
                 self.at(Route(number))
+        for route in self._earlier_routes():
+            self.at(route)
 
     def at(self, route: Route) -> TableKeeper | Refusal:
         if (known := self._found.get(route)) is not None:
@@ -57,13 +59,8 @@ class StreamTables:
 
     @property
     def routes(self) -> set[Route]:
-        """Those that lead to a table, now or at an earlier start."""
-        found = {route for route, _ in self._keepers}
-        for each in self.registered.values():
-            for number, entry in enumerate(self.stream.tables):
-                topic, kind = ("{topic}" in entry.table, "{type}" in entry.table)
-                found.add(Route(number, each.topic if topic else "", each.type if kind else ""))
-        return found
+        """Those that lead to a table."""
+        return {route for route, _ in self._keepers}
 
     def register(self) -> None:
         """Tell the next start of the tables that are new, before the first row lands in them."""
@@ -75,13 +72,23 @@ class StreamTables:
         self.lake.register(self.record, new)
         self.registered |= new
 
+    def _earlier_routes(self) -> list[Route]:
+        """Those that led to a table before; not those of settings that are no more."""
+        routes = [
+            (name, Route(number, each.topic, each.type))
+            for name, each in self.registered.items()
+            for number, entry in enumerate(self.stream.tables)
+            if ("{topic}" in entry.table, "{type}" in entry.table) == (bool(each.topic), bool(each.type))
+        ]
+        return [route for name, route in routes if name in (plain := self._name(route), _apart(plain, route))]
+
     # -- a new route --------------------------------------------------------------------------------------
 
     def _new(self, route: Route) -> TableKeeper | Refusal:
         name = self._name(route)
         state = self.lake.find(name)
         if self._is_anothers(name, route, state):
-            apart = names.apart(name, f"{route.topic}{SEPARATOR}{route.type}")
+            apart = _apart(name, route)
             state = self.lake.find(apart)
             if self.stream.names == "refuse" or self._is_anothers(apart, route, state):
                 return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
@@ -123,6 +130,10 @@ class StreamTables:
         # One that another pipeline made of another topic. What says nothing of it is there for whoever names it.
         found = {key: text for key, text in (state.properties if state else {}).items() if key in (TOPIC, TYPE)}
         return bool(found) and found != _origin(route)
+
+
+def _apart(name: str, route: Route) -> str:
+    return names.apart(name, f"{route.topic}{SEPARATOR}{route.type}")
 
 
 def _origin(route: Route) -> dict[str, str]:
