@@ -14,15 +14,20 @@ from catalog.errors import (
     CatalogError,
     Conflict,
     Denied,
+    FilesDenied,
+    FilesUnreachable,
     NamespaceMissing,
+    NotLetIn,
     OutcomeUnknown,
     Refused,
     TableMissing,
     Unreachable,
 )
 from catalog.evolution import add_columns
-from catalog.namespaces import ensure_namespace
+from catalog.namespaces import ensure_namespace, has_namespace
+from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
+from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, restage
@@ -35,8 +40,11 @@ __all__ = [
     "Conflict",
     "Connection",
     "Denied",
+    "FilesDenied",
+    "FilesUnreachable",
     "Lake",
     "NamespaceMissing",
+    "NotLetIn",
     "OutcomeUnknown",
     "Partition",
     "Refused",
@@ -55,11 +63,15 @@ __all__ = [
     "create_table",
     "drop_branches",
     "ensure_namespace",
+    "has_namespace",
     "head",
     "load",
     "names_in",
     "open_branch",
+    "probe_table",
     "publish",
     "restage",
+    "rows_since",
     "set_properties",
+    "write_and_read",
 ]

@@ -1,22 +1,25 @@
 """The way to one catalog: every request with a time limit, every failure in our own words."""
 
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import CREDENTIAL, SNAPSHOT_LOADING_MODE, RestCatalog
+from pyiceberg.catalog import TOKEN, Catalog
+from pyiceberg.catalog.rest import CREDENTIAL, SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager, NoopAuthManager
 from pyiceberg.table import Table
 from requests import Session
 
-from catalog.errors import Refused, translated
+from catalog.errors import Denied, Refused, translated
 from catalog.specs import Connection, TableState
 from catalog.states import state_of
 
-_SECRET = re.compile(r"(?i)token|secret|password|credential|authorization|access-key|account-key|sas")
+_SECRET = re.compile(
+    r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."
+)
 _SHORTEST_SECRET = 4
+_DELEGATION = "X-Iceberg-Access-Delegation"
 
 
 class Lake:
@@ -26,6 +29,7 @@ class Lake:
         self.pyiceberg = pyiceberg
         # Read at the end of connecting: a server may hand out credentials in its own configuration.
         self._secrets = secrets_in(pyiceberg.properties)
+        self._let_in = False
 
     def __repr__(self) -> str:
         return f"Lake({self.pyiceberg.name!r})"
@@ -34,9 +38,15 @@ class Lake:
         """Close the connections; the lake is of no use afterwards."""
         self.pyiceberg.close()
 
-    def calling(self, what: str, *, committing: bool = False) -> AbstractContextManager[None]:
+    @contextmanager
+    def calling(self, what: str, *, committing: bool = False) -> Iterator[None]:
         """Translate what is raised while talking to this catalog."""
-        return translated(what, self._secrets, committing=committing)
+        with (
+            _asked_who(self.pyiceberg.properties, before=self._let_in),
+            translated(what, self._secrets, committing=committing),
+        ):
+            yield
+        self._let_in = True
 
     def table(self, name: str) -> Table:
         """Load a table as pyiceberg has it."""
@@ -51,8 +61,8 @@ class Lake:
 
 def connect(connection: Connection) -> Lake:
     """Reach the catalog and read its configuration; Unreachable or Denied where that fails."""
-    secrets = secrets_in({**connection.properties, "token": connection.token or ""})
-    with translated(f"connecting to {_shown(connection.uri)}", secrets):
+    properties = {**connection.properties, **({TOKEN: connection.token} if connection.token else {})}
+    with _asked_who(properties), translated(f"connecting to {_shown(connection.uri)}", secrets_in(properties)):
         return Lake(_LimitedRestCatalog(connection))
 
 
@@ -71,6 +81,17 @@ def secrets_in(properties: Mapping[str, object]) -> frozenset[str]:
     return frozenset(value for value in values | parts if len(value) >= _SHORTEST_SECRET)
 
 
+@contextmanager
+def _asked_who(properties: Collection[str], *, before: bool = False) -> Iterator[None]:
+    """Note with a refusal what had told who we are."""
+    try:
+        yield
+    except Denied as refusal:
+        refusal.known_by = next((key for key in (CREDENTIAL, TOKEN, SIGV4) if key in properties), "")
+        refusal.before = before
+        raise
+
+
 def _shown(uri: str) -> str:
     return re.sub(r"(?<=://)[^/@]+@", "***@", uri)
 
@@ -86,17 +107,20 @@ class _LimitedRestCatalog(RestCatalog):
         if connection.warehouse is not None:
             properties["warehouse"] = connection.warehouse
         if connection.token is not None:
-            properties["token"] = connection.token
+            properties[TOKEN] = connection.token
         super().__init__("lake", **properties)
 
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)
+        # pyiceberg asks for credentials of the files unasked, and would take them in place of ours.
+        if f"header.{_DELEGATION}".lower() not in map(str.lower, self.properties):
+            session.headers.pop(_DELEGATION, None)
         # pyiceberg calls this first of all for a new session, before that asks for a token. An adapter with a
         # limit would be put aside by the one that signs requests for AWS.
         session.request = partial(session.request, timeout=self._timeout)  # type: ignore[method-assign]
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
         # Without a token pyiceberg would send "Bearer None", also in place of a header from the properties.
-        if "token" not in self.properties and CREDENTIAL not in self.properties:
+        if TOKEN not in self.properties and CREDENTIAL not in self.properties:
             return NoopAuthManager()
         return super()._create_legacy_oauth2_auth_manager(session)

@@ -2,7 +2,10 @@
 
 CatalogError
 ├── Unreachable          nobody answered, or not now: the same call may work later
-├── Denied               the catalog knows us not, or forbids it
+│   └── FilesUnreachable of the store of the tables' files
+├── Denied               the catalog forbids it
+│   ├── NotLetIn         it knows us not, or not any more
+│   └── FilesDenied      it is the store of the tables' files that says so
 ├── TableMissing
 ├── NamespaceMissing
 ├── Conflict             a compare-and-set was refused: nothing of ours is visible
@@ -32,8 +35,23 @@ class Unreachable(CatalogError):
     """Nobody answered, or only to say "not now"."""
 
 
+class FilesUnreachable(Unreachable):
+    """The store of the tables' files did not answer, or only to say "not now"."""
+
+
 class Denied(CatalogError):
-    """The catalog answered 401, 403 or 419."""
+    """The catalog answered 403."""
+
+    known_by: str = ""  # the property that says who we are, if there is one
+    before: bool = False  # whether we had been let in
+
+
+class NotLetIn(Denied):
+    """The catalog answered 401 or 419, or whoever gives the tokens gave none."""
+
+
+class FilesDenied(Denied):
+    """The store of the tables' files knows us not, forbids it, or has no such place."""
 
 
 class TableMissing(CatalogError):
@@ -62,13 +80,19 @@ class Refused(CatalogError):
 
 # A body's length of HTML from a proxy is no sentence.
 _LONGEST = 300
+# How pyarrow spells what the store said, and of that what no patience will change.
+_STORE_SAYS = re.compile(r"AWS Error .*", re.DOTALL)
+_STORE_DENIES = re.compile(
+    r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE"
+    r"|MISSING_AUTHENTICATION_TOKEN|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET)|AWS Error [^:]*HTTP status 403"
+)
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 404, 429, 500, 501
 _BY_STATUS: dict[int, type[CatalogError]] = {
-    401: Denied,
+    401: NotLetIn,
     403: Denied,
     409: Conflict,
-    419: Denied,
+    419: NotLetIn,
     _TOO_MANY_REQUESTS: Unreachable,
     _NOT_IMPLEMENTED: Refused,
 }
@@ -76,8 +100,8 @@ _BY_TYPE: tuple[tuple[type[Exception], type[CatalogError]], ...] = (
     (iceberg.NoSuchTableError, TableMissing),
     (iceberg.NoSuchNamespaceError, NamespaceMissing),
     (iceberg.CommitFailedException, Conflict),
-    (iceberg.OAuthError, Denied),
-    (PermissionError, Denied),
+    (iceberg.OAuthError, NotLetIn),
+    (PermissionError, FilesDenied),
     # What is not HTTP and not a mistake in the values is the warehouse's storage.
     (OSError, Unreachable),
     (Exception, Refused),
@@ -122,6 +146,8 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return TableMissing
     if status is not None and status not in _BY_STATUS and status >= _SERVER_ERROR:
         return OutcomeUnknown if committing else Unreachable
+    if isinstance(error, OSError) and status is None and _STORE_SAYS.search(str(error)):
+        return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
     by_type = next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
     return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
 
@@ -150,6 +176,8 @@ def _reason(error: Exception, secrets: Collection[str]) -> str:
     if isinstance(error, UnreadableAnswer):
         return "the answer is not one of an Iceberg REST catalog"
     text = str(_root(error)) if isinstance(error, requests.RequestException) else str(error)
+    # Before that it says at length which file, which is no help and may be all that a cut leaves.
+    text = found[0] if (found := _STORE_SAYS.search(text)) else text
     return redacted(" ".join(text.split()), secrets)[:_LONGEST] or type(error).__name__
 
 

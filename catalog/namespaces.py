@@ -23,16 +23,22 @@ def ensure_namespace(lake: Lake, namespace: str) -> None:
                     raise
 
 
+def has_namespace(lake: Lake, namespace: str) -> bool:
+    """Whether it is there."""
+    with lake.calling(f"loading namespace {namespace}"):
+        try:
+            lake.pyiceberg.load_namespace_properties(tuple(namespace.split(".")))
+        except NoSuchNamespaceError:
+            return False
+    return True
+
+
 def _ensure(lake: Lake, parts: tuple[str, ...]) -> None:
     name = ".".join(parts)
+    # Looked for first: not everybody who may use a namespace may make one.
+    if has_namespace(lake, name):
+        return
     with lake.calling(f"making namespace {name}"):
-        try:
-            # Looked for first: not everybody who may use a namespace may make one.
-            lake.pyiceberg.load_namespace_properties(parts)
-        except NoSuchNamespaceError:
-            pass
-        else:
-            return
         try:
             lake.pyiceberg.create_namespace(parts)
         except NamespaceAlreadyExistsError:

@@ -7,24 +7,55 @@ the verb adds where it came from.
 import importlib.metadata
 import sys
 from contextvars import ContextVar
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.network import reach_this_machine
+
+if TYPE_CHECKING:
+    from lakehouse_ingest.settings import Loaded, Settings
 
 DEBUG = ContextVar("debug", default=False)
+LOADED: ContextVar["Loaded | None"] = ContextVar("loaded", default=None)  # for where a setting came from
+
+EXIT_CODES = """\
+Exit codes: 0 done, or asked to stop; 2 the settings are wrong; 3 a person has to decide, and the sentence says what; \
+4 something outside stayed away; 1 anything else."""
 
 app = typer.Typer(
     help="Events from Kafka into Apache Iceberg tables, exactly once, behind an Iceberg REST catalog.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 catalog = typer.Typer(help="The embedded Iceberg REST catalog.", no_args_is_help=True)
 app.add_typer(catalog, name="catalog")
+jars_app = typer.Typer(help="The jars that are downloaded once.", no_args_is_help=True)
+app.add_typer(jars_app, name="jars")
 
+
+class Form(StrEnum):
+    toml = "toml"
+    yaml = "yaml"
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", dir_okay=False, envvar="LAKEHOUSE_INGEST_CONFIG", help="Settings file, TOML or YAML."
+    ),
+]
+Topics = Annotated[str | None, typer.Option(help="Topics, with commas between.")]
+Name = Annotated[str | None, typer.Option(help="The pipeline's name in the ledger.")]
+Brokers = Annotated[str | None, typer.Option(help="Bootstrap servers.")]
+CatalogUri = Annotated[str | None, typer.Option(help="REST catalog; absent: the embedded one.")]
+Warehouse = Annotated[Path | None, typer.Option(help="Folder of the embedded catalog and its tables.")]
+Namespace = Annotated[str | None, typer.Option(help="Namespace of the tables.")]
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Jars = Annotated[
     Path | None,
     typer.Option(
@@ -52,31 +83,35 @@ def root(
     """`version` is done by its callback."""
     del version
     DEBUG.set(debug)
+    reach_this_machine()
 
 
 @app.command()
 def run(
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            "-c",
-            dir_okay=False,
-            help="Settings file, TOML or YAML.",
-            envvar="LAKEHOUSE_INGEST_CONFIG",
-        ),
-    ] = None,
-    topics: Annotated[str | None, typer.Option(help="Topics, with commas between.")] = None,
-    name: Annotated[str | None, typer.Option(help="The pipeline's name in the ledger.")] = None,
-    brokers: Annotated[str | None, typer.Option(help="Bootstrap servers.")] = None,
-    catalog_uri: Annotated[str | None, typer.Option(help="REST catalog; absent: the embedded one.")] = None,
-    warehouse: Annotated[Path | None, typer.Option(help="Folder of the embedded catalog and its tables.")] = None,
-    namespace: Annotated[str | None, typer.Option(help="Namespace of the tables.")] = None,
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
     table: Annotated[str | None, typer.Option(help="Table; {topic} stands for the topic.")] = None,
     event_time: Annotated[str | None, typer.Option(help="Field that holds the event time.")] = None,
     every: Annotated[str | None, typer.Option(help="Land at the latest so long after the last landing: 5s.")] = None,
-    start: Annotated[str | None, typer.Option(help="Where a new topic begins: earliest or latest.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help='Where a new topic begins: earliest, latest, a time, or {"topic": {"0": 42}}.')
+    ] = None,
+    seek: Annotated[
+        str | None, typer.Option(help='Before --start: the last offsets that need not be read, {"0": 41}.')
+    ] = None,
+    max_batches: Annotated[
+        int | None, typer.Option(min=1, show_default=False, help="End when each stream has landed so many batches.")
+    ] = None,
     *,
+    allow_code: Annotated[
+        bool,
+        typer.Option("--allow-code", envvar="LAKEHOUSE_INGEST_ALLOW_CODE", help="Run module:function of the settings."),
+    ] = False,
     until_latest: Annotated[
         bool, typer.Option("--until-latest", help="End when all that is there now has landed.")
     ] = False,
@@ -86,20 +121,115 @@ def run(
     jars: Jars = None,
 ) -> None:
     """Ingest until Ctrl-C or SIGTERM: what is under way lands first."""
-    from lakehouse_ingest import settings  # noqa: PLC0415
+    settings = _settings(
+        config,
+        {
+            "--name": name,
+            "--topics": topics,
+            "--brokers": brokers,
+            "--catalog-uri": catalog_uri,
+            "--warehouse": warehouse,
+            "--namespace": namespace,
+            "--table": table,
+            "--event-time": event_time,
+            "--every": every,
+            "--start": start,
+            "--seek": seek,
+        },
+    )
     from lakehouse_ingest.commands import run as command  # noqa: PLC0415 - loads pyspark
 
-    stream = {"topics": topics.split(",") if topics else None, "every": every}
-    given = {
-        "name": name,
-        "source.brokers": brokers,
-        "source.start": start,
-        "catalog.uri": catalog_uri,
-        "catalog.path": warehouse,
-        "catalog.namespace": namespace,
-    }
-    loaded = settings.load_settings(config, settings.given(given, stream, {"table": table, "event_time": event_time}))
-    command.run(loaded, jars=jars, drain=until_latest, accept_changes=accept_changes)
+    command.run(
+        settings,
+        jars=jars,
+        drain=until_latest,
+        max_batches=max_batches,
+        accept_changes=accept_changes,
+        allow_code=allow_code,
+    )
+
+
+@app.command()
+def check(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    jars: Jars = None,
+) -> None:
+    """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves nothing."""
+    settings = _settings(
+        config,
+        {
+            "--name": name,
+            "--topics": topics,
+            "--brokers": brokers,
+            "--catalog-uri": catalog_uri,
+            "--warehouse": warehouse,
+            "--namespace": namespace,
+        },
+    )
+    from lakehouse_ingest.commands import check as command  # noqa: PLC0415 - loads pyspark
+
+    if code := command.check(settings, LOADED.get(), jars=jars):
+        raise typer.Exit(code)
+
+
+@app.command()
+def status(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    *,
+    json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
+    jars: Jars = None,
+) -> None:
+    """What the tables know: offsets, lag, the last batch, rows, files, snapshots. Starts nothing, changes nothing."""
+    settings = _settings(
+        config,
+        {
+            "--name": name,
+            "--topics": topics,
+            "--brokers": brokers,
+            "--catalog-uri": catalog_uri,
+            "--warehouse": warehouse,
+            "--namespace": namespace,
+        },
+    )
+    from lakehouse_ingest.commands import status as command  # noqa: PLC0415 - loads pyiceberg
+
+    command.status(settings, jars=jars, as_json=json, watch=watch)
+
+
+@app.command()
+def settings(
+    config: Config = None,
+    *,
+    example: Annotated[
+        Form | None, typer.Option(help="A file with every setting, its default and what it is for.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """What there is to set; with a settings file what is in force, and where each value came from."""
+    from lakehouse_ingest.commands import settings as command  # noqa: PLC0415
+
+    if example:
+        command.example(example.value)
+    elif config:
+        _settings(config, {})
+        loaded = LOADED.get()
+        assert loaded
+        command.show_in_force(loaded, as_json=json)
+    else:
+        command.show_reference(as_json=json)
 
 
 @app.command()
@@ -130,7 +260,7 @@ def serve(
             max=65535,
             show_default=False,
             help="Where to listen on 127.0.0.1; without it where it was the last time, else at 8181 or the "
-            "next free port; 0 for any.",
+            "next free one; 0 for any.",
         ),
     ] = None,
     jars: Jars = None,
@@ -141,12 +271,34 @@ def serve(
     command.serve(warehouse, port, jars=jars)
 
 
+@jars_app.command()
+def bundle(
+    folder: Annotated[Path, typer.Argument(file_okay=False, show_default=False, help="Made if absent.")],
+    kinds: Annotated[
+        list[str] | None, typer.Argument(show_default=False, help="spark, catalog, broker …; without any: all.")
+    ] = None,
+) -> None:
+    """Make the folder for a machine without a network, whose LAKEHOUSE_INGEST_JARS will name it."""
+    from lakehouse_ingest.commands import jars as command  # noqa: PLC0415 - loads pyspark
+
+    command.bundle(folder, kinds)
+
+
 @app.command()
 def clean() -> None:
     """Remove the downloaded jars. Tables stay."""
     from lakehouse_ingest.commands import clean as command  # noqa: PLC0415 - loads pyspark
 
     command.clean()
+
+
+def _settings(config: Path | None, flags: dict[str, Any]) -> "Settings":
+    from lakehouse_ingest.settings import from_flags, load  # noqa: PLC0415 - help and version need no pydantic
+
+    topics = flags.get("--topics")
+    loaded = load(config, from_flags({**flags, "--topics": topics.split(",") if topics else None}))
+    LOADED.set(loaded)
+    return loaded.settings
 
 
 def main() -> None:
@@ -156,8 +308,19 @@ def main() -> None:
     except LakehouseError as error:
         if DEBUG.get():
             raise
-        typer.echo(f"lakehouse-ingest: {error}", err=True)
+        loaded = LOADED.get()
+        typer.echo(f"lakehouse-ingest: {loaded.explained(str(error)) if loaded else error}", err=True)
         sys.exit(error.exit_code)
+    except Exception as bug:
+        if DEBUG.get():
+            raise
+        said = " ".join(str(bug).split())[:120]
+        typer.echo(
+            f"lakehouse-ingest: this should not happen ({type(bug).__name__}: {said}); with --debug before the verb it"
+            " says where",
+            err=True,
+        )
+        sys.exit(1)
 
 
 if __name__ == "__main__":

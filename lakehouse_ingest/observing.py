@@ -8,6 +8,7 @@ import structlog
 
 import telemetry
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.hiding import secrets_of
 from lakehouse_ingest.settings import Settings
 from telemetry import Span, carried
 
@@ -56,8 +57,8 @@ class Watch:
 def watch(settings: Settings) -> Watch:
     """Logs configured and telemetry started as the settings say."""
     telemetry.configure_logs(telemetry.LogSettings(settings.log.level, settings.log.format))
-    if settings.catalog.token:
-        telemetry.mask(settings.catalog.token.get_secret_value())
+    for secret in secrets_of(settings):
+        telemetry.mask(secret)
     wanted = settings.telemetry
     try:
         sink = telemetry.start(

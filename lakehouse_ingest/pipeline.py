@@ -1,7 +1,9 @@
 """The pipeline: its streams, each in a thread of its own, until all have ended."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from threading import Event
 
@@ -11,6 +13,7 @@ from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stream import Stream
 from lakehouse_ingest.tables import Connection
+from lakehouse_ingest.transforms import Transform
 
 
 @dataclass
@@ -25,6 +28,8 @@ class Pipeline:
     drain: bool = False  # end when all that was there at the start has landed
     accept_changes: bool = False
     stop: Event = field(default_factory=Event)
+    max_batches: int | None = None  # of each stream; then it ends
+    transforms: Sequence[Transform | None] = ()  # of each stream, in their order
     _streams: list[Stream] = field(default_factory=list)
 
     @property
@@ -33,8 +38,8 @@ class Pipeline:
         return sum(stream.landed for stream in self._streams)
 
     def run(self) -> None:
-        """Returns when stopped or drained. A stream that ends with an error leaves the others running; what it
-        raised is raised here when all have ended."""
+        """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
+        running; what it raised is raised here when all have ended."""
         self._streams = [
             Stream(
                 self.settings,
@@ -46,8 +51,10 @@ class Pipeline:
                 self.drain,
                 self.accept_changes,
                 self.stop,
+                self.max_batches,
+                transform,
             )
-            for stream in self.settings.streams
+            for stream, transform in zip_longest(self.settings.streams, self.transforms)
         ]
         with ThreadPoolExecutor(len(self._streams), "stream") as threads:
             running = {threads.submit(stream.run): stream for stream in self._streams}

@@ -17,6 +17,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.hiding import HIDDEN_KEYS
+from lakehouse_ingest.network import java_properties, tell
 from lakehouse_ingest.settings import SparkSettings
 
 LAKE = "lake"  # the catalog's name within Spark; never seen outside this process
@@ -49,6 +51,7 @@ def session(
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     arguments = SparkConf(loadDefaults=False).setAll(list(_arguments(options).items()))
     said: deque[str] = deque(maxlen=20)
+    network = java_properties(scratch)
     reading, writing = os.pipe()
     relay = Thread(target=_relay, args=(reading, say, said), name="spark-stderr", daemon=True)
     relay.start()
@@ -63,6 +66,7 @@ def session(
     os.close(writing)
     process = gateway.proc
     try:
+        tell(gateway.jvm, network)
         spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
         yield spark
         with suppress(Py4JError, OSError):
@@ -79,6 +83,15 @@ def session(
         relay.join()
         # pyspark keeps both for the next session of this process, which would talk to nobody.
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+
+
+def forget_catalogs(spark: SparkSession) -> None:
+    """Whoever uses `lake` next in this session gets a new client.
+
+    One whose token could not be renewed within a few seconds never renews it again (iceberg#17756). Batches run
+    in a clone of the session, made anew by each start; what a start does itself runs in the session.
+    """
+    spark._jsparkSession.sessionState().catalogManager().reset()  # noqa: SLF001 - nothing public does it
 
 
 def _relay(pipe: int, say: Callable[[str], None], said: deque[str]) -> None:
@@ -119,6 +132,10 @@ def _options(
         # foreachBatch runs in a clone of the session with a catalog of its own: a cache would show old tables.
         f"spark.sql.catalog.{LAKE}.cache-enabled": "false",
         **{f"spark.sql.catalog.{LAKE}.{key}": value for key, value in catalog.items()},
+        # Wherever Spark shows its settings or a source's options: its own patterns know neither credentials nor
+        # headers, nor what a Kafka client calls its secrets.
+        "spark.redaction.regex": HIDDEN_KEYS,
+        "spark.sql.redaction.options.regex": HIDDEN_KEYS,
         "spark.sql.session.timeZone": "UTC",
         # Fields that differ only by case are two fields.
         "spark.sql.caseSensitive": "true",

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import accounting
+from lakehouse_ingest import accounting, transforms
 from lakehouse_ingest.accounting import FILTERED, LANDED, Tally
 from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.planning import Planned
@@ -21,6 +21,7 @@ from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.shaping import faulty, shape
 from lakehouse_ingest.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.transforms import Transform
 
 # Does something for each item, all of them at once; what was made of them, and what went wrong with others.
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], tuple[list[Any], list[BaseException]]]
@@ -60,7 +61,14 @@ def whole(records: DataFrame, keeper: TableKeeper, size: int) -> Parted:
     return Parted([Part(keeper.landing, _shaped(records, keeper.plan((), records)), size)])
 
 
-def sort(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, each: Each) -> Parted:
+def sort(
+    routed: DataFrame,
+    batch: Range,
+    stream: StreamSettings,
+    tables: StreamTables,
+    each: Each,
+    transform: Transform | None = None,
+) -> Parted:
     groups, looked = _look(routed, batch, stream, tables.routes)
     found = [(group, tables.at(group.route)) for group in groups]
     going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
@@ -68,7 +76,7 @@ def sort(routed: DataFrame, batch: Range, stream: StreamSettings, tables: Stream
     tables.register()
     parts, nowhere, notes = [], [], []
     for group, keeper, plan in planned:
-        rows = _shaped(group.rows, plan)
+        rows = _shaped(group.rows, plan, transform)
         if keeper.landing:
             parts.append(Part(keeper.landing, rows, group.size))
         else:
@@ -107,8 +115,9 @@ def _planned(group: Group, keeper: TableKeeper) -> Planned:
     return keeper.plan(() if keeper.settled else json_object.fields_of(group.seen), group.rows)
 
 
-def _shaped(rows: DataFrame, planned: Planned) -> DataFrame:
-    found = shape(json_object.decode(rows, planned.plan.columns, planned.refused), planned.plan)
+def _shaped(rows: DataFrame, planned: Planned, transform: Transform | None = None) -> DataFrame:
+    decoded = json_object.decode(rows, planned.plan.columns, planned.refused)
+    found = shape(transforms.applied(transform, decoded) if transform else decoded, planned.plan)
     if planned.settled:
         return found
     return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, F.lit(planned.why), "plan")))

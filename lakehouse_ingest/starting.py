@@ -20,6 +20,12 @@ class SourceNow:
     low: Offsets
     high: Offsets
 
+    def unknown(self, done: Offsets) -> tuple[Offsets, Offsets]:
+        """The bounds of the topics that no table holds."""
+        known = {topic for topic, _ in done}
+        low, high = ({at: each[at] for at in each if at[0] not in known} for each in (self.low, self.high))
+        return low, high
+
 
 def complete(record: Place, places: Sequence[Place]) -> Offsets:
     """The map below which every landing of every table is done: the highest that any of them knows."""
@@ -33,8 +39,8 @@ def complete(record: Place, places: Sequence[Place]) -> Offsets:
     return found
 
 
-def begin(record: Place, places: Sequence[Place], source: SourceNow, start: str) -> Offsets:
-    """The map to start reading from: what is complete, and for what is new the settings' start."""
+def begin(record: Place, places: Sequence[Place], source: SourceNow, beginning: Offsets) -> Offsets:
+    """The map to start reading from: what is complete, and for topics that are new where they begin."""
     done = complete(record, places)
     for place in (record, *places):
         if place.mark:
@@ -52,10 +58,8 @@ def begin(record: Place, places: Sequence[Place], source: SourceNow, start: str)
                 f"{_named(at)} has lost the offsets {offset} to {source.low[at] - 1} before they were read"
                 " (retention): restore them, or start under another `name`"
             )
-    # The setting is for topics that no table holds: a new partition of a known one is read from its first record.
-    topics = {topic for topic, _ in done}
-    fresh = source.high if start == "latest" else source.low
-    return {at: done.get(at, (source.low if at[0] in topics else fresh)[at]) for at in source.high}
+    # A new partition of a known topic is read from its first record, whatever the settings say.
+    return {**source.low, **beginning, **{at: offset for at, offset in done.items() if at in source.high}}
 
 
 def uncertain(places: Iterable[Place], done: Offsets) -> list[Place]:
@@ -95,7 +99,8 @@ def _named(at: tuple[str, int]) -> str:
 def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
     """What a start leaves for the next one to compare with, under the settings' own names."""
     meant: dict[str, object] = {
-        "topics": sorted(stream.topics),
+        # Those that a pattern finds become more, or fewer, without a change of anybody's mind.
+        "topics": stream.topic_pattern or sorted(stream.topics),
         "namespace": settings.catalog.namespace,
         "dead_letters": settings.dead_letters.table,
         "type_from": stream.type_from,

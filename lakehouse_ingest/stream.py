@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import dead_letters, ledger, pacing, routing, starting
+from lakehouse_ingest import dead_letters, ledger, pacing, routing, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
@@ -28,16 +28,21 @@ from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.session import forget_catalogs
 from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
 from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.sources.refusals import of_java
 from lakehouse_ingest.starting import SourceNow
 from lakehouse_ingest.stream_tables import StreamTables
 from lakehouse_ingest.table_keeper import Landing
 from lakehouse_ingest.tables import Column, Connection, Lake, Partition, Place, Registered, TableSpec
+from lakehouse_ingest.transforms import Transform
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 LONGEST_WAIT_S = 60.0
 LOOK_S = 0.1  # how often the stream's thread looks whether to stop
+TOPICS_S = 10.0  # how often it looks for topics that match the pattern by now
 AT_ONCE = 8  # tables that are opened or written at the same time
 
 
@@ -46,7 +51,7 @@ class Stream:
     """One stream of a pipeline; `stop` may be set from any thread or signal handler."""
 
     settings: Settings
-    stream: StreamSettings
+    stream: StreamSettings  # with a pattern: and the topics that the last start has found
     spark: SparkSession
     connection: Connection
     watch: Watch
@@ -54,6 +59,8 @@ class Stream:
     drain: bool  # end when all that was there at the start has landed
     accept_changes: bool
     stop: Event
+    max_batches: int | None = None  # end when so many have landed
+    transform: Transform | None = None
     landed: int = 0  # batches
     _gate: Lock = field(default_factory=Lock)
     _closing: Event = field(default_factory=Event)
@@ -63,25 +70,27 @@ class Stream:
     @property
     def identity(self) -> str:
         """Its name in the ledger."""
-        return f"{self.settings.name}-{self.stream.name}" if self.stream.name else self.settings.name
+        return self.settings.identity_of(self.stream)
 
     @property
     def name(self) -> str:
         """As people know it."""
-        return self.stream.name or ",".join(self.stream.topics)
+        return self.stream.name or self.stream.topic_pattern or ",".join(self.stream.topics)
 
     def run(self) -> None:
-        """Returns when stopped or drained; raises what a person has to settle."""
+        """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
+        refuse_unread(self.settings.source, self._is_read)
         wait, attempt, since = self.settings.retry.first, 0, monotonic()
-        while not self.stop.is_set():
+        while not (self.stop.is_set() or self._has_enough):
             before, self._stands = self.landed, None
             try:
-                return self._one_start()
+                if not self._one_start():
+                    return
             except Superseded as end:
                 self.watch.events.superseded(end)
                 raise
             except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
-                failure = _explained(error)
+                failure = self._explained(error)
                 if not isinstance(failure, TryAgain) or self._spark_is_gone():
                     raise failure from error
                 if not attempt or self.landed > before or self._stood():
@@ -92,12 +101,15 @@ class Stream:
                 self.watch.events.retrying(stream=self.name, attempt=attempt, wait_s=wait, error=failure)
                 self.stop.wait(wait)
                 wait = min(wait * 2, LONGEST_WAIT_S)
-        return None
 
     # -- one start ----------------------------------------------------------------------------------------
 
-    def _one_start(self) -> None:
-        source = Kafka(self.settings.source, self.stream.topics)
+    def _one_start(self) -> bool:
+        """Whether another one has to follow at once: there are topics that this one has not read."""
+        source = self._source()
+        if source is None:
+            return False
+        forget_catalogs(self.spark)
         identity = source.identity()
         lake = self._lake = self._lake or Lake(
             self.connection,
@@ -121,10 +133,26 @@ class Stream:
                 shape=street.shape,
             )
             self._stands = monotonic()
-            self._stream_through(street, source, goal)
+            grown = self._stream_through(street, source, goal)
         street.record.write()
-        with suppress(TryAgain):
+        with suppress(LakehouseError):
             source.publish(street.record.complete, self.identity)
+        return grown
+
+    def _source(self) -> Kafka | None:
+        """The topics as they are now, one of which a pattern waits for. None: it ends before there is one."""
+        pattern = self.stream.topic_pattern
+        if not pattern:
+            return Kafka(self.settings.source, self.stream.topics)
+        everything, told = Kafka(self.settings.source, ()), False
+        while not (found := everything.matching(pattern)):
+            if not told:
+                self.watch.log.info("no_topic_yet", stream=self.name, topic_pattern=pattern)
+            told = True
+            if self.drain or self.stop.wait(TOPICS_S):
+                return None
+        self.stream = self.stream.model_copy(update={"topics": tuple(found)})
+        return Kafka(self.settings.source, found)
 
     def _street(self, lake: Lake, source: Kafka, identity: SourceIdentity, threads: ThreadPoolExecutor) -> Street:
         namespace = self.settings.catalog.namespace
@@ -151,7 +179,8 @@ class Stream:
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())
         done = starting.complete(record_place, [*places.values()])
-        start = starting.begin(record_place, [*places.values()], now, self.settings.source.start)
+        new = beginning(self.settings.source, *now.unknown(done), source.since)
+        start = starting.begin(record_place, [*places.values()], now, new)
         marks = [place.mark for place in (record_place, *places.values()) if place.mark]
         generation = max((mark.token.generation for mark in marks), default=1)
         token = Token(self.identity, generation, epoch, -1)
@@ -199,6 +228,7 @@ class Stream:
             acknowledge=self._acknowledge(source),
             tidy=lambda place: self._expired(lake, place),
             threads=threads,
+            transform=self.transform,
         )
 
     def _compare(self, record: Place) -> None:
@@ -218,11 +248,13 @@ class Stream:
                 if self._closing.is_set():
                     return
             try:
+                if self._has_enough:
+                    return
                 began = monotonic()
                 landed = street.run(rows, number)
                 self.landed += 1
-                if goal is None:
-                    pacing.wait_until_due(self.stream, began, landed.end, source.ends, self.stop)
+                if goal is None and not self._has_enough:
+                    pacing.wait_until_due(self.stream, began, landed.end, source.ends, self._closing)
             except BaseException as failure:
                 failures.append(failure)
                 raise
@@ -231,31 +263,64 @@ class Stream:
 
         return batch
 
-    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> None:
+    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> bool:
+        """Returns when there is nothing more to do, or when there are more topics: whether there are."""
         failures: list[BaseException] = []
+        more_topics = False
         self._closing.clear()
-        frame = source.stream(self.spark, street.start, self.stream.max_records)
+        frame = source.stream(self.spark, street.start, self.stream.max_records, self.identity)
         if goal is not None and _reached(goal, street.start):
-            return
+            return False
         query = (
             frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
             .option("checkpointLocation", str(street.offset_log.parent))
             .queryName(f"{self.identity} {street.token.epoch}")
             .start()
         )
+        looked = monotonic()
         try:
-            while query.isActive and not self.stop.wait(LOOK_S):
+            while query.isActive and not (self._has_enough or more_topics or self.stop.wait(LOOK_S)):
                 if goal is not None and _reached(goal, street.record.complete):
                     break
                 self._write_overdue(street.record)
+                if goal is None and monotonic() - looked >= TOPICS_S:
+                    more_topics, looked = self._finds_more(source), monotonic()
         finally:
             self._closing.set()
             with self._gate:  # a batch that is under way ends first
                 _end(query)
         if failures:
-            raise _explained(failures[0])
+            raise self._explained(failures[0])
         if (error := query.exception()) is not None:
-            raise TryAgain(_first_line(error))
+            raise self._explained(error, spark_errors.causes(query))
+        return more_topics
+
+    def _finds_more(self, source: Kafka) -> bool:
+        """Whether the pattern matches topics that this start has not read."""
+        if not self.stream.topic_pattern:
+            return False
+        with suppress(TryAgain):  # whether the broker is away is for the next batch to find
+            return not set(self.stream.topics).issuperset(source.matching(self.stream.topic_pattern))
+        return False
+
+    @property
+    def _has_enough(self) -> bool:
+        return self.max_batches is not None and self.landed >= self.max_batches
+
+    def _is_read(self, topic: str) -> bool:
+        """Whether any stream of the pipeline may read it."""
+        return any(
+            re.fullmatch(each.topic_pattern, topic) if each.topic_pattern else topic in each.topics
+            for each in self.settings.streams
+        )
+
+    def _explained(self, failure: BaseException, causes: str = "") -> LakehouseError:
+        if isinstance(failure, LakehouseError):
+            return failure
+        said = f"{spark_errors.whole(failure)}\n{causes}"
+        found = of_java(said, self.settings.source) or TryAgain(spark_errors.first_line(said))
+        found.__cause__ = failure
+        return found
 
     def _write_overdue(self, record: BatchRecord) -> None:
         """The rows of a last batch, when no other batch comes to take them along."""
@@ -303,11 +368,9 @@ class Stream:
             return place
         try:
             count = expire(self.spark, place.table, self.identity, keep)
-        except (
-            Py4JError,
-            PySparkException,
-        ) as failure:  # what has landed has landed; tidying is tried again after the next landing
-            self.watch.log.warning("snapshots_not_expired", table=place.table, error=_first_line(failure))
+        except (Py4JError, PySparkException) as failure:
+            # What has landed has landed; tidying is tried again after the next landing.
+            self.watch.log.warning("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))
             return place
         self.watch.events.snapshots_expired(table=place.table, count=count)
         return lake.again(place)
@@ -325,18 +388,3 @@ def _reached(goal: Offsets, complete: Offsets) -> bool:
 def _end(query: StreamingQuery) -> None:
     with suppress(StreamingQueryException):  # it is read once more, as query.exception()
         query.stop()
-
-
-def _explained(failure: BaseException) -> LakehouseError:
-    if isinstance(failure, LakehouseError):
-        return failure
-    again = TryAgain(_first_line(failure))
-    again.__cause__ = failure
-    return again
-
-
-def _first_line(failure: BaseException) -> str:
-    """The sentence of a Java exception without its stack."""
-    text = "\n".join(str(each) for each in (failure, getattr(failure, "_stackTrace", None)) if each)
-    caused = re.findall(r"(?:^|Caused by): ([\w.$]+: [^\n]+)", text, re.MULTILINE)
-    return " ".join((caused[-1] if caused else text or type(failure).__name__).splitlines()[0].split())[:300]

@@ -5,6 +5,7 @@ To open it is to drop the branches of earlier starts, and a publication requires
 it was staged: from then on no earlier writer can move main, whenever it wakes up.
 """
 
+import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,16 @@ from lakehouse_ingest.records import Offsets
 __all__ = ["Column", "Connection", "Lake", "Partition", "Place", "Registered", "Sort", "TableSpec", "TableState"]
 
 PUBLISH_TRIES = 8
+LONGEST = 200  # characters of a sentence for a person
+# The settings behind what a refusal says that we had shown.
+WHO_WE_ARE = {
+    "credential": "`catalog.credential` and `catalog.scope`",
+    "token": "`catalog.token`",
+    "rest.sigv4-enabled": "`catalog.sign_for`, `catalog.sign_region` and `s3.access_key`",
+    "": "`catalog.token` or `catalog.credential`",
+}
+FILES = "`s3.access_key`, `s3.secret_key` and the bucket"
+FILES_AWAY = "`s3.endpoint` and `s3.session_token`"
 TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
 
 
@@ -84,6 +95,21 @@ class Lake:
         with _explained():
             catalog.ensure_namespace(self._lake, namespace)
 
+    def has_namespace(self, namespace: str) -> bool:
+        with _explained():
+            return catalog.has_namespace(self._lake, namespace)
+
+    @contextmanager
+    def probe(self, namespace: str) -> Iterator[tuple[str, str]]:
+        """A table of one column, and its location; gone when the block ends."""
+        with _explained(), catalog.probe_table(self._lake, namespace) as state:
+            yield state.name, state.location
+
+    def write_and_read(self, table: str) -> None:
+        """A row in such a table, there and back."""
+        with _explained():
+            catalog.write_and_read(self._lake, table)
+
     def find(self, table: str) -> TableState | None:
         with _explained():
             try:
@@ -94,6 +120,12 @@ class Lake:
     def create(self, spec: catalog.TableSpec) -> TableState:
         with _explained():
             return catalog.create_table(self._lake, spec)
+
+    def rows_since(
+        self, table: str, column: str, moment: dt.datetime, columns: Sequence[str]
+    ) -> list[dict[str, object]]:
+        with _explained():
+            return catalog.rows_since(self._lake, table, column, moment, columns)
 
     def add_columns(self, table: str, columns: Sequence[tuple[str, catalog.Column]]) -> TableState:
         with _explained():
@@ -209,6 +241,11 @@ class Lake:
             snapshots=len(state.snapshots),
         )
 
+    def seen(self, state: TableState) -> Place:
+        """Where this pipeline stands on a table, without taking a place there."""
+        newest = max(_epochs(state, self._pipeline), default=0)
+        return self._place(state.name, _branch(self._pipeline, newest), state)
+
     def again(self, place: Place) -> Place:
         """Our place, looked up anew."""
         with _explained():
@@ -288,7 +325,9 @@ def _explained() -> Iterator[None]:
     except catalog.Conflict as conflict:
         raise _LostRace(str(conflict)) from conflict
     except catalog.Denied as denied:
-        raise SettingsRefused(f"{denied}; see the settings `catalog.token` and `catalog.properties`") from denied
+        raise _not_let_in(denied) from denied
+    except catalog.FilesUnreachable as away:
+        raise TryAgain(_with_advice(away, FILES_AWAY)) from away
     except (catalog.Unreachable, catalog.OutcomeUnknown) as away:
         raise TryAgain(str(away)) from away
     except catalog.TableMissing as missing:
@@ -297,6 +336,19 @@ def _explained() -> Iterator[None]:
         ) from missing
     except catalog.CatalogError as refusal:
         raise NeedsOperator(str(refusal)) from refusal
+
+
+def _not_let_in(denied: catalog.Denied) -> LakehouseError:
+    if isinstance(denied, catalog.FilesDenied):
+        return SettingsRefused(_with_advice(denied, FILES))
+    # Whoever gives us a new token each time that we ask may be confused for a while: a key that is turned, a clock
+    # that goes wrong. A token that a person has given us stays refused.
+    passing = isinstance(denied, catalog.NotLetIn) and denied.before and denied.known_by == "credential"
+    return (TryAgain if passing else SettingsRefused)(_with_advice(denied, WHO_WE_ARE[denied.known_by]))
+
+
+def _with_advice(failure: catalog.CatalogError, see: str) -> str:
+    return f"{str(failure)[: LONGEST - len(see) - len('; see ')]}; see {see}"
 
 
 def _branch(pipeline: str, epoch: int) -> str:

@@ -10,15 +10,22 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest import planning, transforms
+from lakehouse_ingest.catalog_access import (
+    connection_of,
+    embedded,
+    refuse_what_is_no_rest_catalog,
+    spark_properties,
+)
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java
 from lakehouse_ingest.observing import Watch, watch
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import session
-from lakehouse_ingest.settings import CatalogSettings, Settings
+from lakehouse_ingest.settings import Settings, foreign
 from lakehouse_ingest.signals import stopping
-from lakehouse_ingest.tables import Connection
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.transforms import Transform
 
 
 @dataclass
@@ -34,66 +41,94 @@ class Running:
 
 @contextmanager
 def opened(
-    settings: Settings, *, jars: Path | None = None, drain: bool = False, accept_changes: bool = False
+    settings: Settings,
+    *,
+    jars: Path | None = None,
+    drain: bool = False,
+    max_batches: int | None = None,
+    accept_changes: bool = False,
+    transform: Transform | None = None,
+    allow_code: bool = False,
+    stop: Event | None = None,
 ) -> Iterator[Running]:
     """Everything that a run needs, started in order and ended in the reverse one."""
+    _refuse_early(settings)
+    chosen = [transform or transforms.chosen(stream, allow_code=allow_code) for stream in settings.streams]
     with ExitStack() as stack:
         watching = watch(settings)
         stack.callback(watching.close)
         java, spark_jars = find_java(), ensure("spark", folder=jars)
-        uri = settings.catalog.uri or _embedded(settings.catalog, jars, stack, watching)
+        uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
         scratch = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="lakehouse-ingest-", ignore_cleanup_errors=True))
         )
-        connection = connection_of(settings.catalog, uri)
         spark = stack.enter_context(
             session(
                 settings.name,
                 settings.spark,
                 spark_jars,
-                spark_properties(connection),
+                spark_properties(settings.catalog, settings.s3, uri),
                 java,
                 scratch,
                 lambda line: watching.log.warning("spark", line=line),
             )
         )
-        stop = Event()
+        stop = stop or Event()
         pipeline = Pipeline(
             settings,
             spark,
-            connection,
+            connection_of(settings.catalog, settings.s3, uri),
             watching,
             scratch,
             drain=drain,
             accept_changes=accept_changes,
             stop=stop,
+            max_batches=max_batches,
+            transforms=chosen,
         )
         yield Running(pipeline, spark, watching, uri, stop)
 
 
-def run(settings: Settings, *, jars: Path | None = None, drain: bool = False, accept_changes: bool = False) -> None:
+def run(
+    settings: Settings,
+    *,
+    jars: Path | None = None,
+    drain: bool = False,
+    max_batches: int | None = None,
+    accept_changes: bool = False,
+    allow_code: bool = False,
+) -> None:
     with (
-        opened(settings, jars=jars, drain=drain, accept_changes=accept_changes) as running,
+        opened(
+            settings,
+            jars=jars,
+            drain=drain,
+            max_batches=max_batches,
+            accept_changes=accept_changes,
+            allow_code=allow_code,
+        ) as running,
         stopping(running.stop),
     ):
         # Handlers are set after the session: pyspark replaces that of SIGINT.
+        for variable, setting in foreign().items():
+            running.watch.log.warning("variable_not_read", variable=variable, ours=setting)
         running.pipeline.run()
         running.watch.log.info("stopped", batches=running.pipeline.landed)
 
 
-def connection_of(settings: CatalogSettings, uri: str) -> Connection:
-    token = settings.token.get_secret_value() if settings.token else None
-    return Connection(uri, settings.warehouse, token, settings.properties)
+def _refuse_early(settings: Settings) -> None:
+    """What is wrong by itself, before anything is started."""
+    refuse_what_is_no_rest_catalog(settings.catalog)
+    for stream in settings.streams:
+        Kafka(settings.source, stream.topics)
+        for table in stream.tables:
+            planning.plan_from_settings(table.table, table)
+            planning.partitions_of(table)
 
 
-def spark_properties(connection: Connection) -> dict[str, str]:
-    found = {"uri": connection.uri, "warehouse": connection.warehouse, "token": connection.token}
-    return {**{key: value for key, value in found.items() if value}, **connection.properties}
-
-
-def _embedded(settings: CatalogSettings, jars: Path | None, stack: ExitStack, watching: Watch) -> str:
-    catalog = EmbeddedCatalog(settings.path, jars=jars)
+def _embedded(settings: Settings, jars: Path | None, stack: ExitStack, watching: Watch) -> str:
+    catalog = embedded(settings.catalog, settings.s3, jars)
     uri = catalog.start()
     stack.callback(catalog.stop)
-    watching.log.info("catalog_serves", uri=uri, warehouse=str(catalog.warehouse), pid=os.getpid())
+    watching.log.info("catalog_serves", uri=uri, warehouse=catalog.place, pid=os.getpid())
     return uri

@@ -62,6 +62,7 @@ class EmbeddedBroker(Server):
     """`start` returns the bootstrap servers."""
 
     kind, usual_port = "broker", 9092
+    java_options: Sequence[str] = ()
 
     def __init__(self, folder: Path, port: int | None = None, *, jars: Path | None = None) -> None:
         """Port None: that of the last time, else 9092 or the next free one; 0: any. `jars`: see `ensure`."""
@@ -76,13 +77,12 @@ class EmbeddedBroker(Server):
     def _java(self, files: Sequence[Path], lock: int) -> Jvm:
         logging = self.folder / "log4j2.properties"
         logging.write_text(LOGGING.format(log=self.log))
-        options = ("-Xmx512m", f"-Dlog4j2.configurationFile={logging.as_uri()}")
+        options = ("-Xmx512m", f"-Dlog4j2.configurationFile={logging.as_uri()}", *self.java_options)
         return Jvm("broker", files, options, self.folder / "java.log", lock)
 
     def _build(self, jvm: Jvm, port: int) -> None:
         settings, data = self.folder / "server.properties", self.folder / "data"
-        controller = any_free_port()
-        settings.write_text(SETTINGS.format(host=LOOPBACK, port=port, controller=controller, data=data))
+        settings.write_text(self._settings(port, data))
         if not (data / "meta.properties").exists():
             _format(jvm, settings)
         common, server = jvm.classes.org.apache.kafka.common.utils, jvm.classes.kafka.server
@@ -90,6 +90,10 @@ class EmbeddedBroker(Server):
         kafka = server.KafkaRaftServer(config, common.Time.SYSTEM)
         _shut_down_at_exit(jvm, kafka)
         kafka.startup()
+
+    def _settings(self, port: int, data: Path) -> str:
+        """Of what comes twice the last is meant."""
+        return SETTINGS.format(host=LOOPBACK, port=port, controller=any_free_port(), data=data)
 
     def _ask(self, port: int) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from py4j.protocol import Py4JError
 
-from lakehouse_ingest.embedded.claim import Claim, Note, choose_port
+from lakehouse_ingest.embedded.claim import Claim, Note, alive, choose_port
 from lakehouse_ingest.embedded.jvm import Jvm
 from lakehouse_ingest.jars import ensure
 
@@ -59,6 +59,18 @@ class Server(ABC):
         """Where it was served the last time, or is now."""
         note = self.claim.read()
         return note.uri if note else None
+
+    @property
+    def served(self) -> str | None:
+        """Where it answers now, whoever serves it."""
+        note = self.claim.read()
+        if note is None or not alive(note.pid):
+            return None
+        try:
+            self._ask(note.port)
+        except OSError:
+            return None
+        return note.uri
 
     @property
     def running(self) -> bool:

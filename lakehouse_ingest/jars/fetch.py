@@ -20,6 +20,7 @@ from lakehouse_ingest.java import find_java
 
 HERE = Path(__file__).parent
 KINDS = {"spark": 122, "catalog": 26, "broker": 39}  # about how many MB each
+ON_DEMAND = {"catalog-s3": 1}  # likewise, of those that few need
 VERIFIED = ".verified"  # in a kind's folder: one line a file, its size and name
 
 __all__ = ["KINDS", "Step", "cache_folder", "ensure", "jars_folder_from", "present", "remove_cache"]
@@ -136,7 +137,7 @@ def _fetch(kind: str, cache: Path, report: Callable[[Step], None]) -> None:
     fresh = home.with_name(f"{home.name}.new")
     for leftover in (fresh, home):
         shutil.rmtree(leftover, ignore_errors=True)
-    step = Step(kind, done=0, total=len(wanted), megabytes=KINDS[kind], where=home)
+    step = Step(kind, done=0, total=len(wanted), megabytes={**KINDS, **ON_DEMAND}[kind], where=home)
     report(step)
     try:
         fresh.mkdir(parents=True)

@@ -1,10 +1,14 @@
 """Kafka topics: where they stand, who they are, and their records as a streaming frame."""
 
+import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
 from typing import Any
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -20,60 +24,57 @@ from pyspark.sql import functions as F
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.ledger import SourceIdentity
 from lakehouse_ingest.records import FAULT, RECORD, Offsets
-from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.settings import SourceSettings, StreamSettings
+from lakehouse_ingest.sources import refusals
+from lakehouse_ingest.sources.clients import for_java, for_librdkafka
+from lakehouse_ingest.sources.java_security import allow_token_url, hide_secrets, unlocked_key
 
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
+LOOK_S = 0.1  # how often it is seen, while an answer is awaited, what the connections say
+NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
 FAULT_TYPE = "struct<reason: string, detail: string, stage: string>"
-# What Spark decides itself; to set these would be silently without effect, or break the ledger.
-OURS = {
-    "auto.offset.reset": "source.start",
-    "enable.auto.commit": "nothing: offsets live in the tables",
-    "key.deserializer": "nothing: records are read as bytes",
-    "value.deserializer": "nothing: records are read as bytes",
-    "isolation.level": "source.isolation",
-    "bootstrap.servers": "source.brokers",
-}
 
 
 class Kafka:
     """The topics of one stream at one cluster."""
 
     def __init__(self, settings: SourceSettings, topics: Sequence[str]) -> None:
-        for key in settings.options:
-            if key in OURS:
-                raise SettingsRefused(f"the setting `source.options` can't hold {key}; use {OURS[key]}")
         self._settings = settings
         self._topics = list(topics)
+        self._said: list[KafkaError] = []  # of connections: the answer to a question never tells why there is none
+        self._is_new = True
         client: dict[str, Any] = {
-            "bootstrap.servers": settings.brokers,
             "socket.timeout.ms": int(ASK_S * 1000),
             "log_level": 0,  # librdkafka prints to stderr; what matters comes back as an error
-            "error_cb": lambda _: None,
-            **settings.options,
+            "error_cb": self._said.append,
+            **for_librdkafka(settings),
         }
         try:
             self._admin = AdminClient(client)
         except KafkaException as refusal:
-            raise SettingsRefused(
-                f"the Kafka client refuses `source.options`: {refusal.args[0].str()}; so far only settings that the"
-                " Java client and librdkafka spell alike can be given"
+            said = refusal.args[0].str()
+            raise refusals.of_text(said, settings) or SettingsRefused(
+                f"the Kafka client refuses the settings under `source`: {said}"
             ) from None
+
+    @classmethod
+    def of(cls, settings: SourceSettings, stream: StreamSettings) -> "Kafka":
+        """The stream's topics as they are now."""
+        pattern = stream.topic_pattern
+        return cls(settings, cls(settings, ()).matching(pattern) if pattern else stream.topics)
 
     def identity(self) -> SourceIdentity:
         """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
-        cluster = self._ask(lambda: self._admin.describe_cluster(request_timeout=ASK_S).result())
-        described = self._ask(
-            lambda: {
-                topic: future.result()
-                for topic, future in self._admin.describe_topics(
-                    TopicCollection(self._topics), request_timeout=ASK_S
-                ).items()
-            }
-        )
+        cluster = self._ask(lambda: {"": self._admin.describe_cluster(request_timeout=ASK_S)})[""]
+        described = self._ask(lambda: self._admin.describe_topics(TopicCollection(self._topics), request_timeout=ASK_S))
         ids = {topic: str(found.topic_id) if found.topic_id else "" for topic, found in described.items()}
         return SourceIdentity(cluster.cluster_id or "", ids)
+
+    def matching(self, pattern: str) -> list[str]:
+        """The topics there whose whole names match, without the brokers' own."""
+        return sorted(topic for topic in self._listed() if re.fullmatch(pattern, topic) and not topic.startswith("__"))
 
     def bounds(self) -> tuple[Offsets, Offsets]:
         """Of every partition the first offset that is still there and the next one to be written."""
@@ -83,61 +84,122 @@ class Kafka:
         """How far a reader of our isolation can get: not beyond a transaction that is still open."""
         return self._offsets(LATEST, getattr(IsolationLevel, self._settings.isolation.upper()))
 
+    def since(self, moment: dt.datetime) -> Offsets:
+        """Of every partition the first record of that time or later; a partition that has none is left out."""
+        spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
+        return {at: offset for at, offset in self._offsets(spec).items() if offset != NONE_LATER}
+
     def _offsets(self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> Offsets:
         parts = self._partitions()
         answers = self._ask(
-            lambda: {
-                (asked.topic, asked.partition): future.result().offset
-                for asked, future in self._admin.list_offsets(
-                    dict.fromkeys(parts, spec), isolation_level=isolation, request_timeout=ASK_S
-                ).items()
-            }
+            lambda: self._admin.list_offsets(
+                dict.fromkeys(parts, spec), isolation_level=isolation, request_timeout=ASK_S
+            )
         )
-        return dict(sorted(answers.items()))
+        return dict(sorted(((asked.topic, asked.partition), found.offset) for asked, found in answers.items()))
 
     def _partitions(self) -> list[TopicPartition]:
-        cluster = self._ask(lambda: self._admin.list_topics(timeout=ASK_S))
-        missing = [topic for topic in self._topics if topic not in cluster.topics or cluster.topics[topic].error]
-        if missing:
-            raise TryAgain(
-                f"the topic {missing[0]} is not there at {self._settings.brokers}; create it or mend `topics`"
-            )
-        return [TopicPartition(topic, number) for topic in self._topics for number in cluster.topics[topic].partitions]
+        there = self._listed()
+        if missing := [topic for topic in self._topics if topic not in there]:
+            raise self._absent(missing[0])
+        return [TopicPartition(topic, number) for topic in self._topics for number in there[topic]]
 
-    def _ask(self, question: Any) -> Any:
+    def _listed(self) -> Mapping[str, Collection[int]]:
+        """Every topic there, with its partitions."""
+        self._hear_again()
         try:
-            return question()
+            cluster = self._admin.list_topics(timeout=ASK_S)
         except KafkaException as failure:
             raise self._explained(failure.args[0]) from failure
+        return {name: topic.partitions for name, topic in cluster.topics.items() if not topic.error}
 
-    def _explained(self, error: KafkaError) -> LakehouseError:
+    # -- one question ---------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+        """The answers. Where every broker has refused us nobody will answer, and that is not waited for."""
+        self._hear_again()
+        looked = False
+        answers = question()
+        while wait(answers.values(), LOOK_S).not_done:
+            self._admin.poll(0)
+            if not looked and any(each.code() == refusals.ALL_DOWN for each in self._said):
+                looked = True
+                if refusal := refusals.of_connections(self._said, self._settings):
+                    raise refusal
+        return {asked: self._answered(asked, answer) for asked, answer in answers.items()}
+
+    def _answered(self, asked: object, answer: "Future[Any]") -> Any:
+        try:
+            return answer.result()
+        except KafkaException as failure:
+            raise self._explained(failure.args[0], getattr(asked, "topic", asked)) from failure
+
+    def _hear_again(self) -> None:
+        """What connections said before is not about the question to come, but for what a new client fails at first."""
+        if self._is_new:
+            self._is_new = False
+            return
+        while self._admin.poll(0):
+            pass
+        self._said.clear()
+
+    def _explained(self, error: KafkaError, asked: object = "") -> LakehouseError:
+        self._admin.poll(0)
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return TryAgain(
-                f"a topic of {self._topics} is not there at {self._settings.brokers}: create it or mend `topics`"
-            )
+            return self._absent(str(asked))
         if error.code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
-            return TryAgain(f"a partition of {self._topics} has no leader yet at {self._settings.brokers}")
-        return TryAgain(f"no answer from the brokers at {self._settings.brokers}: {error.str()}")
+            return TryAgain(f"a partition of {asked or self._topics} has no leader yet at {self._settings.brokers}")
+        return (
+            refusals.of_answer(error, str(asked), self._settings)
+            or refusals.of_connections(self._said, self._settings)
+            or refusals.unanswered(self._said, error, self._settings)
+        )
+
+    def _absent(self, topic: str) -> LakehouseError:
+        return TryAgain(
+            f"the topic {topic} is not there at {self._settings.brokers}: create it, or mend `streams.topics`"
+        )
+
+    # -- records and group offsets --------------------------------------------------------------------------
 
     def publish(self, offsets: Offsets, group: str) -> None:
         """Group offsets for lag tools: a hint that nothing here ever reads."""
         parts = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         hint = ConsumerGroupTopicPartitions(group, parts)
-        self._ask(
-            lambda: [
-                future.result()
-                for future in self._admin.alter_consumer_group_offsets([hint], request_timeout=ASK_S).values()
-            ]
+        self._ask(lambda: self._admin.alter_consumer_group_offsets([hint], request_timeout=ASK_S))
+
+    def probe(self, group: str) -> str:
+        """What is there, found out by what a run does: the topics' ends, one record, and the group's offsets."""
+        cluster = self.identity().cluster
+        low, high = self.bounds()
+        held = [TopicPartition(*at, low[at]) for at in low if low[at] < high[at]]
+        if held:
+            self._read_one(held, group)
+        self._ask(lambda: self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+        count = sum(high[at] - low[at] for at in low)
+        return (
+            f"{', '.join(self._topics) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
+            f" {'one record read' if held else 'nothing to read yet'}"
         )
 
-    def stream(self, spark: SparkSession, start: Offsets, max_records: int) -> DataFrame:
-        """The records from `start` on, as the source gave them."""
-        return spark.readStream.format("kafka").options(**self._options(start, max_records)).load()
+    def _read_one(self, parts: list[TopicPartition], group: str) -> None:
+        client = {**for_librdkafka(self._settings), "group.id": group, "log_level": 0, "enable.auto.commit": False}
+        reader = Consumer(client)
+        try:
+            reader.assign(parts)
+            message = reader.poll(ASK_S)
+            if message is not None and (error := message.error()):
+                raise self._explained(error, message.topic() or "")
+        finally:
+            reader.close()
 
-    def _options(self, start: Offsets, max_records: int) -> Mapping[str, str]:
-        return {
-            "kafka.bootstrap.servers": self._settings.brokers,
-            "kafka.isolation.level": self._settings.isolation,
+    def stream(self, spark: SparkSession, start: Offsets, max_records: int, group: str) -> DataFrame:
+        """The records from `start` on, as the source gave them."""
+        security = self._settings.security
+        hide_secrets(spark)
+        allow_token_url(spark, security)
+        client = for_java(self._settings, unlocked_key(spark, security))
+        options = {
             # A broker that is away is the pipeline's to wait for: it says so, where the client is silent.
             "kafka.request.timeout.ms": "10000",
             "kafka.default.api.timeout.ms": "15000",
@@ -148,8 +210,10 @@ class Kafka:
             "maxOffsetsPerTrigger": str(max_records),
             "failOnDataLoss": "true",
             "includeHeaders": "true",
-            **{f"kafka.{key}": value for key, value in self._settings.options.items()},
+            "groupIdPrefix": group,  # what a broker has to allow: Spark adds to it
+            **{f"kafka.{key}": value for key, value in client.items()},
         }
+        return spark.readStream.format("kafka").options(**options).load()
 
 
 def envelope(rows: DataFrame) -> DataFrame:

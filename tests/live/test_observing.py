@@ -20,6 +20,7 @@ def test_a_batch_is_a_span_with_its_stages(bench: Bench, topic: str) -> None:
     assert batch.attributes["lakehouse.received"] == 21
     assert batch.attributes["lakehouse.landed"] == 20
     assert batch.attributes["lakehouse.dead"] == 1
+    assert batch.attributes["lakehouse.shape"] == "in memory"
     below = [span.name for span in seen.spans if span.parent == batch.name]
     assert sorted(below) == ["plan", "publish", "publish", "record", "write", "write"]
     name = f"ns_{topic}.{topic}"
@@ -32,3 +33,15 @@ def test_a_batch_is_a_span_with_its_stages(bench: Bench, topic: str) -> None:
     stages = {point.attributes["lakehouse.stage"] for point in seen.points("lakehouse.stage.duration")}
     assert stages == {"plan", "write", "record"}
     assert seen.points("lakehouse.commit.duration")
+
+
+def test_declared_columns_and_one_table_are_one_pass(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(20), 1))
+    declared = {"columns": [{"name": "n", "type": "long"}], "event_time_unit": "ms"}
+    bench.ingest(bench.settings(topic, table=declared))  # the first batch makes the table
+    produce(bench.broker, topic, events(range(20, 40), 1))
+    with recorded() as seen:
+        bench.ingest(bench.settings(topic, table=declared), telemetry=seen.telemetry)
+    assert seen.span("batch").attributes["lakehouse.shape"] == "one pass"
+    assert "plan" not in {span.name for span in seen.spans}

@@ -246,7 +246,7 @@ class Model:
         self.epoch += 1
         now = SourceNow(IDENTITY, dict.fromkeys(self.high, 0), self.high)
         record, places = self.record.place("record"), [store.place(name) for name, store in self.stores.items()]
-        start, done = begin(record, places, now, "earliest"), complete(record, places)
+        start, done = begin(record, places, now, now.low), complete(record, places)
         token = Token("p", 1, self.epoch, -1)
         self.record.commit([], Mark(token, IDENTITY, start, start, start))
         self.held = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lakehouse_ingest import jars, java
 from lakehouse_ingest.errors import LakehouseError
+from tests.services import minio
 
 EXTENSIONS = ("iceberg", "avro", "httpfs")
 LEAD = {"broker": "kafka_2.13", "catalog": "iceberg-core", "spark": "iceberg-spark-runtime"}
@@ -25,11 +26,12 @@ class Engine:
 
 
 def engines(environ: Mapping[str, str]) -> list[Engine]:
-    """With CI=true the jars are fetched here and now, as every one of them is required there."""
+    """With CI=true what is fetched or built is so here and now, as every one of them is required there."""
     return [
         _java(),
         *(_jars(kind, environ) for kind in ("broker", "catalog", "spark")),
         _duckdb(),
+        _minio(environ),
         _docker(),
     ]
 
@@ -64,6 +66,18 @@ def _duckdb() -> Engine:
         return Engine("duckdb", found=False, said=f"{error.name} is not installed")
     said = ", ".join(f"{name} {other}" for name, other in others.items())
     return Engine("duckdb", found=True, said=f"{version} with {said}")
+
+
+def _minio(environ: Mapping[str, str]) -> Engine:
+    if not minio.binary().exists() and shutil.which("go") is None:
+        return Engine("minio", found=False, said="not built yet, and there is no Go to build it")
+    if not minio.binary().exists() and environ.get("CI") != "true":
+        return Engine("minio", found=True, said="yet to be built by the first test that needs it (some minutes)")
+    try:
+        return Engine("minio", found=True, said=f"{minio.VERSION} ({minio.build()})")
+    except subprocess.SubprocessError as failure:
+        said = getattr(failure, "stderr", None) or str(failure)
+        return Engine("minio", found=False, said=f"it could not be built: {said.strip().splitlines()[-1]}")
 
 
 def _docker() -> Engine:

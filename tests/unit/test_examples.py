@@ -28,17 +28,6 @@ def test_the_readmes_settings_are_accepted(block: str, tmp_path: Path) -> None:
     planned(load_settings(file, environment={}))
 
 
-def test_the_readme_shows_the_defaults() -> None:
-    """What the full example shows without a reason to differ is the default."""
-    full = max(BLOCKS, key=len)
-    for line in ('every = "5s"', "max_records = 1000000", "keep_snapshots = 100", 'limit = "10m"', 'codec = "zstd"'):
-        assert line in full
-    settings = load_settings(None, {"streams": [{"topics": ["x"]}]}, environment={})
-    stream = settings.streams[0]
-    assert (stream.every, stream.max_records, stream.tables[0].codec) == (5.0, 1_000_000, "zstd")
-    assert (settings.ledger.keep_snapshots, settings.retry.limit) == (100, 600.0)
-
-
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_examples_are_accepted(file: Path) -> None:
     planned(load_settings(file, environment={}))

@@ -20,7 +20,7 @@ STREET: dict[str, set[str]] = {
     "columns": {"names"},
     "formats": {"columns", "shaping"},  # from shaping the one spelling of a fault
     "routing": {"columns", "shaping"},  # likewise
-    "transforms": {"columns"},
+    "transforms": {"shaping"},  # the one spelling of a fault
     "shaping": {"columns"},
     "dead_letters": {"columns", "shaping"},
     "writers": {"session"},  # the name of the catalog within Spark
@@ -33,20 +33,23 @@ GROUND: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
     "settings": set(),
-    "session": set(),
+    "hiding": set(),
+    "session": {"hiding", "network"},
     "java": set(),
+    "network": set(),
     "signals": set(),
     "pacing": set(),
     "tables": {"ledger"},
+    "catalog_access": {"embedded", "network", "tables"},
     "starting": {"ledger", "tables"},
-    "observing": set(),
+    "observing": {"hiding"},
     "names": set(),
     "planning": {"columns", "formats", "names", "shaping", "tables", "writers"},
     "table_keeper": {"planning", "shaping", "tables", "writers"},
     "stream_tables": {"names", "planning", "routing", "table_keeper", "tables"},
     "maintenance": {"ledger", "session"},
-    "jars": {"java"},
-    "embedded": {"java", "jars"},
+    "jars": {"java", "network"},
+    "embedded": {"java", "jars", "network"},
 }
 
 

@@ -1,15 +1,18 @@
 """Where a start begins, rule by rule: from the tables and the source as they are now, or not at all."""
 
+import datetime as dt
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lakehouse_ingest import starting
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.records import Offsets, Token
-from lakehouse_ingest.settings import load_settings
-from lakehouse_ingest.starting import SourceNow, as_text, begin, compare, hash_of, meaning, same_tables, uncertain
+from lakehouse_ingest.settings import SourceSettings, load_settings
+from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
+from lakehouse_ingest.starting import SourceNow, as_text, compare, complete, hash_of, meaning, same_tables, uncertain
 from lakehouse_ingest.tables import Place, Registered
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
@@ -36,6 +39,16 @@ def place(
     return Place(table, "branch", 1, found, {}, known=known, uuid=uuid)
 
 
+def begin(record: Place, places: list[Place], now: SourceNow, start: object, seek: object = None) -> Offsets:
+    """As a stream does it; at noon partition 0 stood at 600, and partition 1 has no record since."""
+    settings = SourceSettings.model_validate({"start": start, "seek": seek or {}})
+    new = beginning(
+        settings, *now.unknown(complete(record, places)), lambda moment: {("t", 0): 600} if moment == NOON else {}
+    )
+    return starting.begin(record, places, now, new)
+
+
+NOON = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC)
 RECORD, NEVER = place("record", at(500, 500)), place("record")
 
 
@@ -141,6 +154,57 @@ def test_retention_that_passed_the_dead_letters_but_not_the_table_stops() -> Non
 
 def test_retention_up_to_where_we_are_is_fine() -> None:
     assert begin(RECORD, [], replace(NOW, low=at(500, 500)), "earliest") == at(500, 500)
+
+
+# -- where a topic begins that no table holds ---------------------------------------------------------------
+
+
+def test_a_time_is_the_first_record_since_or_the_end_where_there_is_none() -> None:
+    assert begin(NEVER, [], NOW, NOON) == at(600, 1000)
+    assert begin(NEVER, [], NOW, "2026-11-18T13:00:00+01:00") == at(600, 1000)
+
+
+def test_offsets_are_the_first_records_and_what_is_not_named_begins_at_the_earliest() -> None:
+    assert begin(NEVER, [], replace(NOW, low=at(0, 7)), {"t": {0: 42}}) == at(42, 7)
+    assert begin(NEVER, [], NOW, {0: 42, 1: 1000}) == at(42, 1000)
+
+
+def test_a_topic_that_is_named_has_nothing_of_what_is_for_each() -> None:
+    assert begin(NEVER, [], NOW, {"t": {0: 42}, "": {0: 7, 1: 8}}) == at(42, 0)
+
+
+@pytest.mark.parametrize(("start", "second"), [("earliest", 0), ("latest", 1000), ({"t": {0: 1, 1: 2}}, 2)])
+def test_seek_names_the_last_record_before_and_goes_before_start(start: object, second: int) -> None:
+    assert begin(NEVER, [], NOW, start, {"t": {0: 41}}) == at(42, second)
+
+
+@pytest.mark.parametrize("start", [{"t": {0: 42}}, {"t": {0: 10**9}}, {"t": {7: 1}}, NOON])
+def test_the_ledger_goes_before_both_and_what_they_say_of_its_topics_is_not_looked_at(start: object) -> None:
+    """They may stay in the file for years, when the broker has long forgotten those offsets."""
+    assert begin(RECORD, [], NOW, start, {"t": {0: 10**9}}) == at(500, 500)
+
+
+@pytest.mark.parametrize(
+    ("start", "seek", "says"),
+    [
+        ({"t": {0: 1001}}, {}, r"`source.start` names offset 1001 of topic t partition 0, which holds 7 to 999"),
+        ({"t": {0: 6}}, {}, r"`source.start` names offset 6 of topic t partition 0, which holds 7 to 999"),
+        ({"t": {1: 1}}, {}, r"`source.start` names offset 1 of topic t partition 1, which is empty and goes on at 0"),
+        ({"t": {2: 0}}, {}, r"`source.start` names partition 2 of topic t, whose partitions are 0 to 1"),
+        ("latest", {0: 1000}, r"`source.seek` names offset 1000 of topic t partition 0, which holds 7 to 999"),
+        ("latest", {"t": {2: 0}}, r"`source.seek` names partition 2 of topic t"),
+    ],
+)
+def test_what_the_broker_does_not_hold_is_refused(start: object, seek: object, says: str) -> None:
+    with pytest.raises(SettingsRefused, match=says):
+        begin(NEVER, [], replace(NOW, low=at(7, 0), high=at(1000, 0)), start, seek)
+
+
+@pytest.mark.parametrize("setting", ["start", "seek"])
+def test_a_topic_that_no_stream_reads_is_refused(setting: str) -> None:
+    settings = SourceSettings.model_validate({setting: {"t": {0: 1}, "tt": {0: 1}}})
+    with pytest.raises(SettingsRefused, match=f"`source.{setting}` names the topic tt, which no stream reads"):
+        refuse_unread(settings, lambda topic: topic == "t")
 
 
 # -- begin, where a history was pruned --------------------------------------------------------------------
@@ -264,6 +328,15 @@ def test_a_column_less_or_of_another_type_stops() -> None:
 
 def test_topics_in_another_order_are_the_same() -> None:
     assert compare(BEFORE, settled(stream={"topics": ["b", "a"]}), accepted=False) == []
+
+
+def test_what_a_pattern_finds_may_become_more_or_less() -> None:
+    settings = load_settings(None, {"name": "p", "streams": [{"topic_pattern": "a.*"}]}, {})
+    found = [settings.streams[0].model_copy(update={"topics": topics}) for topics in (("a", "ab"), ("a", "ac"))]
+    before, now = (meaning(settings, stream) for stream in found)
+    assert compare(as_text(before), now, accepted=False) == []
+    with pytest.raises(SettingsRefused, match=r'`topics` was "a.\*" .* now \["a", "b"\]'):
+        compare(as_text(before), settled(), accepted=False)
 
 
 GRAVE: list[tuple[str, dict[str, Any]]] = [

@@ -1,0 +1,45 @@
+"""The pipeline from Python: what the commands do, and a function of your own between decode and shape."""
+
+from pathlib import Path
+from threading import Event
+
+from lakehouse_ingest.commands.run import opened
+from lakehouse_ingest.commands.status import Found, look
+from lakehouse_ingest.network import reach_this_machine
+from lakehouse_ingest.settings import Settings, load_settings
+from lakehouse_ingest.transforms import Transform, set_aside
+
+__all__ = ["Found", "Settings", "Transform", "load_settings", "run", "set_aside", "status"]
+
+
+def run(
+    settings: Settings,
+    *,
+    transform: Transform | None = None,
+    until_latest: bool = False,
+    max_batches: int | None = None,
+    accept_changes: bool = False,
+    stop: Event | None = None,
+    jars: Path | None = None,
+) -> int:
+    """Ingest until `stop` is set, or as `until_latest` and `max_batches` say; gives the number of batches landed.
+
+    No signal handler is set: that of Ctrl-C should set `stop`, and then what is under way lands first.
+    """
+    reach_this_machine()
+    with opened(
+        settings,
+        jars=jars,
+        drain=until_latest,
+        max_batches=max_batches,
+        accept_changes=accept_changes,
+        transform=transform,
+        stop=stop or Event(),
+    ) as running:
+        running.pipeline.run()
+        return running.pipeline.landed
+
+
+def status(settings: Settings, *, jars: Path | None = None) -> list[Found]:
+    """What the tables know of each stream."""
+    return look(settings, jars)

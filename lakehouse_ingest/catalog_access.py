@@ -1,0 +1,135 @@
+"""From settings to the properties that let both clients in: those of Spark's catalog `lake`, and pyiceberg's.
+
+Both talk to the same REST catalog and to the same files, and spell most properties alike; where they don't is
+said here. What the settings leave out is left out, so that AWS's own chain (variables, profile, role) is asked.
+`catalog.properties` come last, over all.
+"""
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.network import rest_properties, s3_properties
+from lakehouse_ingest.settings import CatalogSettings, S3Settings
+from lakehouse_ingest.tables import Connection
+
+# AWS's client can't do without a region, and a store that is not AWS does not ask for one.
+ANY_REGION = "us-east-1"
+# What would make something else of either client than one of a REST catalog.
+KIND_OF_CATALOG = ("type", "catalog-impl", "py-catalog-impl")
+
+TOKENS = "v1/oauth/tokens"  # of the catalog itself
+
+Properties = dict[str, str]
+
+
+def connection_of(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Connection:
+    """pyiceberg's way."""
+    # With an endpoint pyarrow has the bucket in the path unless it is told otherwise, without one never.
+    virtual = _text(not s3.path_style) if s3.endpoint else None
+    own = {"s3.force-virtual-addressing": virtual, **_signing_keys(catalog, s3, "client")}
+    return Connection(
+        uri,
+        catalog.warehouse,
+        _revealed(catalog.token),
+        {**_shared(catalog, s3, uri), **_given(own), **s3_properties(s3.endpoint), **catalog.properties},
+        read_timeout=catalog.timeout,
+    )
+
+
+def spark_properties(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
+    """Spark's way."""
+    milliseconds = str(round(catalog.timeout * 1_000))
+    own = {
+        "uri": uri,
+        "warehouse": catalog.warehouse,
+        "token": _revealed(catalog.token),
+        "rest.client.connection-timeout-ms": milliseconds,
+        "rest.client.socket-timeout-ms": milliseconds,
+        **_signing_keys(catalog, s3, "rest"),
+    }
+    return {**_shared(catalog, s3, uri), **_given(own), **rest_properties(uri), **catalog.properties}
+
+
+def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None) -> EmbeddedCatalog:
+    """The catalog where there is no `uri`, not started yet."""
+    return EmbeddedCatalog(catalog.path, jars=jars, place=catalog.warehouse, files=file_properties(s3))
+
+
+def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
+    """The two clients would take other kinds for different catalogs, or for none."""
+    for key in KIND_OF_CATALOG:
+        if (kind := catalog.properties.get(key, "rest")) != "rest":
+            raise SettingsRefused(
+                f"`catalog.properties` say {key} = {kind[:60]!r}: only Iceberg REST catalogs are served."
+            )
+    for name, uri in (("catalog.uri", catalog.uri), ("catalog.properties", catalog.properties.get("uri"))):
+        if uri is not None and not re.match(r"https?://[^/\s]", uri):
+            scheme = re.match(r"[A-Za-z][\w+.-]*:?", uri)
+            said = f", not {scheme[0][:40]}" if scheme else ""
+            raise SettingsRefused(
+                f"`{name}` should be the http:// or https:// address of an Iceberg REST catalog{said}."
+            )
+    if catalog.sign_for and not importlib.util.find_spec("boto3"):
+        raise SettingsRefused("`catalog.sign_for` needs boto3: install lakehouse-ingest[s3].")
+
+
+def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
+    """What both clients spell alike."""
+    credential = _revealed(catalog.credential)
+    return {
+        **file_properties(s3, keys=not catalog.vended_credentials),
+        **{f"header.{name}": value.get_secret_value() for name, value in catalog.headers.items()},
+        **_given(
+            {
+                "credential": credential,
+                # A new token is had by the credential, as the first one was: servers of others than the catalog
+                # know no exchange of Iceberg's kind.
+                "token-exchange-enabled": "false" if credential else None,
+                # Left out it would be the same, with a warning at each start that it won't be for ever.
+                "oauth2-server-uri": catalog.oauth2_server or (f"{uri.rstrip('/')}/{TOKENS}" if credential else None),
+                "scope": catalog.scope,
+                "header.X-Iceberg-Access-Delegation": "vended-credentials" if catalog.vended_credentials else None,
+                "rest.sigv4-enabled": "true" if catalog.sign_for else None,
+                "rest.signing-name": catalog.sign_for,
+                "rest.signing-region": (catalog.sign_region or s3.region) if catalog.sign_for else None,
+            }
+        ),
+    }
+
+
+def file_properties(s3: S3Settings, *, keys: bool = True) -> Properties:
+    """Of whoever reads and writes the tables' files on S3."""
+    return _given(
+        {
+            "s3.endpoint": s3.endpoint,
+            "client.region": s3.region or (ANY_REGION if s3.endpoint else None),
+            "s3.path-style-access": _text(s3.path_style) if s3.path_style else None,
+            "s3.access-key-id": _revealed(s3.access_key) if keys else None,
+            "s3.secret-access-key": _revealed(s3.secret_key) if keys else None,
+            "s3.session-token": _revealed(s3.session_token) if keys else None,
+        }
+    )
+
+
+def _signing_keys(catalog: CatalogSettings, s3: S3Settings, prefix: str) -> dict[str, str | None]:
+    """The keys that requests are signed with, under each client's own names."""
+    keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
+    return {f"{prefix}.{name}": _revealed(key) for name, key in keys.items()} if catalog.sign_for else {}
+
+
+def _given(properties: Mapping[str, str | None]) -> Properties:
+    return {key: value for key, value in properties.items() if value is not None}
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
+
+
+def _text(flag: bool) -> str:  # noqa: FBT001 - what it says
+    return str(flag).lower()

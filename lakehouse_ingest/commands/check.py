@@ -1,0 +1,150 @@
+"""`lakehouse-ingest check`: whether `run` would work, found out by doing what it does; nothing of it stays.
+
+A line for each thing that has to be in order. What is not says what to do; what depends on it is left out.
+"""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import packages_distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from rich.console import Console
+
+from lakehouse_ingest.catalog_access import connection_of, refuse_what_is_no_rest_catalog, spark_properties
+from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.jars import ensure
+from lakehouse_ingest.java import find_java, version
+from lakehouse_ingest.session import LAKE, session
+from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.spark_errors import sentence
+from lakehouse_ingest.tables import Lake
+
+OURS = "lakehouse-ingest"
+T = TypeVar("T")
+
+
+class Lines:
+    """What is printed, and the exit code: that of the first thing that is not in order."""
+
+    def __init__(self, loaded: Loaded | None) -> None:
+        self.code = 0
+        self._loaded = loaded
+        self._console = Console(highlight=False, soft_wrap=True)
+
+    def line(self, name: str, do: Callable[[], tuple[str, T]]) -> T | None:
+        """What `do` gives, beside the sentence that is printed; None when it could not be done."""
+        try:
+            said, found = do()
+        except LakehouseError as failure:
+            self.failed(name, failure)
+            return None
+        self._print("[green]ok[/]", name, said)
+        return found
+
+    def failed(self, name: str, failure: LakehouseError) -> None:
+        self.code = self.code or failure.exit_code
+        self._print("[red]no[/]", name, self._loaded.explained(str(failure)) if self._loaded else str(failure))
+
+    def _print(self, mark: str, name: str, said: str) -> None:
+        self._console.print(f"{mark}  [bold]{name:<10}[/]", end="")
+        self._console.print(said, markup=False)
+
+
+@dataclass(frozen=True)
+class Reached:
+    uri: str
+    lake: Lake
+
+
+def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None = None) -> int:
+    """The exit code."""
+    lines = Lines(loaded)
+    java = lines.line("java", _java)
+    lines.line("packages", _packages)
+    spark_jars = lines.line("jars", lambda: _jars(jars)) if java else None
+    for stream in settings.streams:
+        lines.line("topics", partial(_topics, settings, stream))
+    try:
+        with ExitStack() as stack:
+            found = lines.line("catalog", lambda: _catalog(settings, jars, stack))
+            table = lines.line("table", lambda: _table(settings, found.lake, stack)) if found else None
+            if found and table:
+                lines.line("pyiceberg", lambda: _pyiceberg(found.lake, table))
+            if found and table and java and spark_jars:
+                lines.line("spark", lambda: _spark(settings, found.uri, table, java, spark_jars))
+    except LakehouseError as failure:  # the probe could not be taken away
+        lines.failed("tidying", failure)
+    return lines.code
+
+
+def _java() -> tuple[str, Path]:
+    found = find_java()
+    return f"Java {version(found)} at {found}", found
+
+
+def _packages() -> tuple[str, None]:
+    owners = packages_distributions()
+    for package in ("catalog", "telemetry"):
+        if others := [owner for owner in owners.get(package, ()) if owner != OURS]:
+            raise SettingsRefused(
+                f"the package {package} also comes with {others[0]}, and one of them hides the other: install"
+                f" {OURS} in a virtual environment of its own"
+            )
+    return "no other distribution has packages of the names of ours", None
+
+
+def _jars(folder: Path | None) -> tuple[str, list[Path]]:
+    found = ensure("spark", folder=folder)
+    return f"{len(found)} for Spark in {found[0].parent}", found
+
+
+def _topics(settings: Settings, stream: StreamSettings) -> tuple[str, None]:
+    return Kafka.of(settings.source, stream).probe(settings.identity_of(stream)), None
+
+
+def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[str, Reached]:
+    refuse_what_is_no_rest_catalog(settings.catalog)
+    uri = stack.enter_context(reached(settings, jars, make=True))
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
+    namespace = settings.catalog.namespace
+    there = "is there" if lake.has_namespace(namespace) else "will be made"
+    return f"{uri} answers; namespace {namespace} {there}", Reached(uri, lake)
+
+
+def _table(settings: Settings, lake: Lake, stack: ExitStack) -> tuple[str, str]:
+    name, location = stack.enter_context(lake.probe(settings.catalog.namespace))
+    if location.startswith("s3") and find_spec("boto3") and not settings.catalog.vended_credentials:
+        from lakehouse_ingest.commands.check_s3 import written_and_read  # noqa: PLC0415 - boto3 is an extra
+
+        written_and_read(settings.s3, location)
+    return f"a probe, made at {location}", name
+
+
+def _pyiceberg(lake: Lake, name: str) -> tuple[str, None]:
+    lake.write_and_read(name)
+    return "has written to the probe and read it", None
+
+
+def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:
+    properties = spark_properties(settings.catalog, settings.s3, uri)
+    with (
+        tempfile.TemporaryDirectory(prefix=f"{OURS}-", ignore_cleanup_errors=True) as scratch,
+        session(settings.name, settings.spark, jars, properties, java, Path(scratch), lambda _: None) as spark,
+    ):
+        try:
+            spark.range(2, 3).select(F.col("id").cast("int").alias("n")).writeTo(f"{LAKE}.{name}").append()
+            rows = spark.table(f"{LAKE}.{name}").count()
+        except (PySparkException, Py4JError) as failure:
+            raise TryAgain(f"Spark can't write to the probe: {sentence(failure)[:150]}") from failure
+    return f"{pyspark.__version__} has added to the probe and read it: {rows} rows", None

@@ -1,0 +1,28 @@
+"""`lakehouse-ingest jars bundle`: a folder of everything that would be downloaded, to carry to where nothing can be."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.jars import bundle as bundling
+from lakehouse_ingest.jars.fetch import KINDS, ON_DEMAND
+
+ALL = (*KINDS, *ON_DEMAND)
+
+
+def bundle(folder: Path, kinds: Sequence[str] | None = None) -> None:
+    """All kinds, or only those."""
+    for kind in kinds or ():
+        if kind not in ALL:
+            raise SettingsRefused(f"There are no jars for {kind}, but for {', '.join(ALL)}.")
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    folder = folder.absolute()
+    for kind in kinds or ALL:
+        made = bundling.bundle(kind, folder)
+        said = f"{made.added} of them new" if made.added else "all of them there already"
+        console.print(f"{folder / kind}: {len(made.jars)} jars, {made.megabytes:.1f} MB, {said}")
+    console.print(
+        f"Carry {folder} to the machine without a network, and set LAKEHOUSE_INGEST_JARS there to where it lies."
+    )

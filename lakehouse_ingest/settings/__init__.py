@@ -1,0 +1,36 @@
+"""The settings: what there is (`models`), how a value is written (`values`), where it comes from (`reading`)."""
+
+from lakehouse_ingest.settings.models import (
+    CatalogSettings,
+    ColumnSettings,
+    S3Settings,
+    SecuritySettings,
+    Settings,
+    SourceSettings,
+    SparkSettings,
+    StreamSettings,
+    TableSettings,
+)
+from lakehouse_ingest.settings.reading import Layer, Loaded, foreign, from_flags, load, load_settings
+from lakehouse_ingest.settings.values import ANY_TOPIC, Positions, Start
+
+__all__ = [
+    "ANY_TOPIC",
+    "CatalogSettings",
+    "ColumnSettings",
+    "Layer",
+    "Loaded",
+    "Positions",
+    "S3Settings",
+    "SecuritySettings",
+    "Settings",
+    "SourceSettings",
+    "SparkSettings",
+    "Start",
+    "StreamSettings",
+    "TableSettings",
+    "foreign",
+    "from_flags",
+    "load",
+    "load_settings",
+]

@@ -1,0 +1,388 @@
+"""The settings: frozen models; every value but the topics has a default that serves a laptop.
+
+Their descriptions are the reference: `lakehouse-ingest settings --reference` prints them.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from lakehouse_ingest.settings.values import (
+    HIDDEN,
+    Codec,
+    Dotted,
+    Identifier,
+    Pem,
+    Regex,
+    Seconds,
+    Secret,
+    Seek,
+    Size,
+    Start,
+    Template,
+    TimeUnit,
+    TypeFrom,
+    Word,
+    without_login,
+)
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _upper(value: object) -> object:
+    return value.upper().replace("_", "-") if isinstance(value, str) else value
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Of options and properties the keys only, of addresses neither user nor password."""
+        for key, value in super().__repr_args__():
+            yield key, dict.fromkeys(value, HIDDEN) if isinstance(value, Mapping) else without_login(value)
+
+
+class CatalogSettings(Model):
+    uri: str | None = Field(
+        examples=["http://localhost:8181"],
+        default=None,
+        description="REST catalog; absent: the embedded one over `path`",
+    )
+    path: Path = Field(default=Path("lakehouse"), description="folder of the embedded catalog and of its tables")
+    warehouse: str | None = Field(
+        examples=["prod"],
+        default=None,
+        description="the catalog's own name for the warehouse; of the embedded one an s3:// place for its tables",
+    )
+    namespace: Dotted = Field(default="ingest", description="namespace of the tables, made when absent")
+    token: Secret | None = Field(examples=["…"], default=None, description="bearer token")
+    credential: Secret | None = Field(
+        examples=["client-id:secret"], default=None, description="OAuth2 client credentials, as client-id:secret"
+    )
+    oauth2_server: str | None = Field(
+        examples=["https://login.example.com/oauth/tokens"],
+        default=None,
+        description="where tokens are to be had; absent: the catalog's own endpoint",
+    )
+    scope: str | None = Field(examples=["catalog"], default=None, description="scope of the tokens; absent: catalog")
+    headers: Mapping[str, Secret] = Field(default={}, description="further headers of every request")
+    sign_for: str | None = Field(
+        examples=["s3tables"],
+        default=None,
+        description="sign requests by SigV4 for this AWS service, glue or s3tables, with the keys of `s3`; needs boto3",
+    )
+    sign_region: str | None = Field(
+        examples=["eu-central-1"], default=None, description="region of those signatures; absent: that of `s3`"
+    )
+    vended_credentials: bool = Field(
+        default=False, description="ask the catalog for credentials of each table's files, and use those"
+    )
+    timeout: Seconds = Field(default=60.0, gt=0, description="a request without an answer for so long has failed")
+    properties: Mapping[str, str] = Field(
+        default={}, description="further catalog properties, for Spark and pyiceberg both"
+    )
+
+
+class S3Settings(Model):
+    """Where a table's files are on S3; what is absent is asked of AWS's own chain (variables, profile, role)."""
+
+    endpoint: str | None = Field(
+        examples=["http://localhost:9000"],
+        default=None,
+        description="address of a store that is not AWS, such as http://minio:9000",
+    )
+    region: str | None = Field(
+        examples=["eu-central-1"],
+        default=None,
+        description="region of the bucket; absent: us-east-1 with an `endpoint`, else AWS's own chain",
+    )
+    path_style: bool = Field(
+        default=False, description="bucket in the path, not in the host's name: most stores that are not AWS"
+    )
+    access_key: Secret | None = Field(
+        examples=["…"], default=None, description="with `secret_key`; absent: AWS's own chain"
+    )
+    secret_key: Secret | None = Field(examples=["…"], default=None, description="with `access_key`")
+    session_token: Secret | None = Field(examples=["…"], default=None, description="of temporary keys")
+
+    @model_validator(mode="after")
+    def _keys_come_in_pairs(self) -> Self:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("should have both `access_key` and `secret_key`, or neither")
+        return self
+
+
+class SecuritySettings(Model):
+    """How the brokers let us in: one place for the Java client and the Python one."""
+
+    protocol: Annotated[Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"], BeforeValidator(_lower)] | None = (
+        Field(
+            examples=["sasl_ssl"],
+            default=None,
+            description="absent: sasl_ssl with `mechanism`, `username` or `token_url`; ssl with `ca` or `certificate`",
+        )
+    )
+    mechanism: (
+        Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"], BeforeValidator(_upper)] | None
+    ) = Field(
+        examples=["SCRAM-SHA-512"],
+        default=None,
+        description="absent: PLAIN with a `username`, OAUTHBEARER with a `token_url`",
+    )
+    username: str | None = Field(examples=["ingest"], default=None, description="user of PLAIN and SCRAM")
+    password: Secret | None = Field(examples=["…"], default=None, description="and the password")
+    ca: Pem | None = Field(
+        examples=["ca.pem"],
+        default=None,
+        description="certificates that the brokers' are signed with, a file or PEM text; absent: the system's",
+    )
+    certificate: Pem | None = Field(
+        examples=["client.pem"], default=None, description="the client's own, a file or PEM text"
+    )
+    key: Pem | None = Field(
+        examples=["client.key"],
+        default=None,
+        description="its private key in PKCS 8, encrypted or not, a file or PEM text",
+    )
+    key_password: Secret | None = Field(examples=["…"], default=None, description="of that key, when it is encrypted")
+    verify_hostname: bool = Field(default=True, description="whether a broker's certificate must name its host")
+    token_url: str | None = Field(
+        examples=["https://login.example.com/oauth/tokens"],
+        default=None,
+        description="of OAUTHBEARER: where tokens are to be had",
+    )
+    client_id: str | None = Field(examples=["ingest"], default=None, description="of OAUTHBEARER: who we are")
+    client_secret: Secret | None = Field(
+        examples=["…"], default=None, description="of OAUTHBEARER: and how that is known"
+    )
+    scope: str | None = Field(examples=["kafka"], default=None, description="of OAUTHBEARER: what the tokens are for")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        pairs = (("username", "password"), ("certificate", "key"), ("client_id", "client_secret"))
+        for one, other in pairs:
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"should have both `{one}` and `{other}`, or neither")
+        if self.sasl in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") and not self.username:
+            raise ValueError(f"should have `username` and `password` for {self.sasl}")
+        if self.sasl == "OAUTHBEARER" and not (self.token_url and self.client_id):
+            raise ValueError("should have `token_url`, `client_id` and `client_secret` for OAUTHBEARER")
+        if self.sasl and not self.over.startswith("sasl"):
+            raise ValueError(f"should have the protocol sasl_ssl or sasl_plaintext for {self.sasl}, not {self.over}")
+        if self.over.startswith("sasl") and not self.sasl:
+            raise ValueError(f"should have a `mechanism` for {self.over}")
+        return self
+
+    @property
+    def sasl(self) -> str | None:
+        """The mechanism."""
+        usual = "PLAIN" if self.username else "OAUTHBEARER" if self.token_url else None
+        return self.mechanism or usual
+
+    @property
+    def over(self) -> str:
+        """The protocol."""
+        usual = "ssl" if self.ca or self.certificate else "plaintext"
+        return self.protocol or ("sasl_ssl" if self.sasl else usual)
+
+
+class SourceSettings(Model):
+    kind: Literal["kafka"] = Field(default="kafka", description="where the events are")
+    brokers: str = Field(default="localhost:9092", min_length=1, description="bootstrap servers")
+    security: SecuritySettings = SecuritySettings()
+    start: Start = Field(
+        default="earliest",
+        description="where a topic begins that no table holds: earliest, latest, a time with its zone, or the offsets"
+        " { topic = { partition = first } }",
+    )
+    seek: Seek = Field(
+        default={},
+        description="before `start`, and like it for what no table holds: offsets { topic = { partition = last } }"
+        " of the last records that need not be read",
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed", description="whether records of open and aborted transactions are left out"
+    )
+    options: Mapping[str, str] = Field(
+        default={},
+        description="further settings of the Kafka clients, in the spelling of Java, librdkafka or kafka-python",
+    )
+
+
+class ColumnSettings(Model):
+    name: str = Field(min_length=1, description="field and column")
+    type: str = Field(description="Iceberg's words or Arrow's: long, UInt16, decimal(10,2), timestamptz, list<string>")
+    required: bool = Field(default=False, description="a record without it becomes a dead letter")
+
+
+class TableSettings(Model):
+    topics: tuple[str, ...] = Field(default=(), description="only records of these topics; none: of any")
+    types: tuple[str, ...] = Field(default=(), description="only records of these types; none: of any")
+    table: Template = Field(
+        default="{topic}", description="name of the table; {topic} and {type} stand for those of the record"
+    )
+    columns: tuple[ColumnSettings, ...] = Field(default=(), description="declared columns; none: taken from the data")
+    hints: Mapping[str, str] = Field(default={}, description="types of fields whose columns are taken from the data")
+    infer_times: bool = Field(
+        default=True, description="text that is a date, or a time with its zone, in all records becomes one"
+    )
+    max_columns: int = Field(
+        default=1_000, gt=0, le=10_000, description="records with a field beyond so many columns become dead letters"
+    )
+    event_time: str | None = Field(
+        examples=["ts_ms"],
+        default=None,
+        description="field that holds the event time; absent: ts_ms if there is one, else the record's timestamp",
+    )
+    event_time_unit: TimeUnit = Field(default="auto", description="unit of a numeric event time")
+    partition_by: tuple[str, ...] = Field(
+        default=("day(event_time)",),
+        description="column, year(column), month(…), day(…), hour(…), bucket(16, column) or truncate(4, column)",
+    )
+    sort_by: tuple[str, ...] = Field(default=(), description="sort order of a file's rows: column, or column desc")
+    codec: Codec = Field(default="zstd", description="compression of the Parquet files")
+    target_file_size: Size = Field(default=128 * 2**20, description="files are at most about so large")
+    properties: Mapping[str, str] = Field(
+        default={}, description="further Iceberg table properties, set when it is made"
+    )
+
+
+class StreamSettings(Model):
+    name: Word | None = Field(
+        examples=["raw"],
+        default=None,
+        description="with several streams each but one needs a name: its identity in the ledger",
+    )
+    topics: tuple[str, ...] = Field(examples=[["sensors"]], default=(), description="the topics, by name")
+    topic_pattern: Regex | None = Field(
+        examples=["sensors-.*"],
+        default=None,
+        description="instead of `topics`: a regular expression; topics that appear later are taken in",
+    )
+    format: Literal["json"] = Field(default="json", description="what a record's value is")
+    type_from: TypeFrom | None = Field(
+        examples=["field:type"],
+        default=None,
+        description="where a record says what it is: field:path.to.it, header:name, or key",
+    )
+    keep_types: Regex | None = Field(
+        examples=["order|payment"],
+        default=None,
+        description="regular expression; records of other types are counted as filtered, and not kept",
+    )
+    transform: str | None = Field(
+        examples=["celsius"],
+        default=None,
+        description="a function of yours, frame to frame, between decode and shape: the name of an entry point of"
+        " lakehouse_ingest.transforms, or module:function where code from settings is allowed",
+    )
+    max_tables: int = Field(default=100, gt=0, le=10_000, description="tables that this stream may make")
+    names: Literal["tell_apart", "refuse"] = Field(
+        default="tell_apart", description="what becomes of topics, types or fields whose names meet in a table's name"
+    )
+    on_error: Literal["log", "raise", "ignore"] = Field(
+        default="log", description="a record that can't land: to the dead letters, stop at it, or discard and count it"
+    )
+    every: Seconds = Field(
+        default=5.0, description="land at the latest so long after the last landing; 0s: as fast as it goes"
+    )
+    idle: Seconds = Field(default=0.0, description="land sooner when nothing new has come for so long; 0s: never")
+    max_records: int = Field(
+        default=1_000_000, gt=0, description="land as soon as so many wait; never more in one batch"
+    )
+    tables: tuple[TableSettings, ...] = Field(
+        (TableSettings(),), min_length=1, description="tried in order; a record that none takes is a dead letter"
+    )
+
+    @model_validator(mode="after")
+    def _says_which_topics(self) -> Self:
+        if bool(self.topics) == bool(self.topic_pattern):
+            raise ValueError("should have either `topics` or a `topic_pattern`")
+        return self
+
+    @model_validator(mode="after")
+    def _names_its_types(self) -> Self:
+        needs_types = [each.table for each in self.tables if each.types or "{type}" in each.table]
+        if (needs_types or self.keep_types) and not self.type_from:
+            raise ValueError(
+                "should say with `type_from` where a record's type is found, for "
+                + (f"the table {needs_types[0]}" if needs_types else "`keep_types`")
+            )
+        named = [each.table for each in self.tables if "{" not in each.table]
+        if twice := next((name for name in named if named.count(name) > 1), None):
+            raise ValueError(f"should name the table {twice} once, with all its `topics` and `types`")
+        return self
+
+
+def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...]:
+    # The one without a name has the pipeline's: so a second stream changes nothing for the first.
+    names = [stream.name for stream in streams]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ValueError(f"should have a name each, and {twice} is there twice")
+    if names.count(None) > 1:
+        raise ValueError("should have a `name` each, but for one of them")
+    return streams
+
+
+class LedgerSettings(Model):
+    keep_snapshots: int = Field(default=100, ge=2, le=10_000, description="snapshots a table keeps at most")
+    batch_table: Identifier = Field(default="lakehouse_batches", description="the batch record")
+    batch_every: Seconds = Field(default=5.0, description="the batch record is written so often at most")
+
+
+class DeadLetterSettings(Model):
+    table: Identifier = Field(default="dead_letters", description="table of the records that can't land")
+
+
+class RetrySettings(Model):
+    first: Seconds = Field(
+        default=1.0, description="first wait when a broker or catalog is away; doubles up to a minute"
+    )
+    limit: Seconds = Field(default=600.0, description="give up when nothing has landed for so long in spite of trying")
+
+
+class SparkSettings(Model):
+    master: str = Field(default="local[*]", description="this machine, or that of a cluster")
+    memory: str = Field(default="1g", description="heap of the driver, which on one machine does all the work")
+    options: Mapping[str, str] = Field(default={}, description="further settings of Spark")
+
+
+class TelemetrySettings(Model):
+    traces: bool = Field(default=False, description="a trace for each batch")
+    metrics: bool = Field(default=False, description="counters and durations")
+    exporter: Literal["otlp_grpc", "otlp_http", "console"] = Field(default="otlp_grpc", description="where they go")
+    endpoint: str | None = Field(
+        examples=["http://localhost:4317"], default=None, description="absent: the standard OTEL_* variables decide"
+    )
+    headers: Mapping[str, Secret] = Field(default={}, description="of every request to the collector")
+
+
+class LogSettings(Model):
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is said")
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="auto: text on a terminal, JSON elsewhere"
+    )
+
+
+class Settings(Model):
+    name: Word = Field(
+        examples=["plant-7"], description="the pipeline's identity in the ledger; absent: the only topic's name"
+    )
+    catalog: CatalogSettings = CatalogSettings()
+    s3: S3Settings = S3Settings()
+    source: SourceSettings = SourceSettings()
+    streams: Annotated[tuple[StreamSettings, ...], AfterValidator(told_apart)] = Field(min_length=1)
+    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    retry: RetrySettings = RetrySettings()
+    spark: SparkSettings = SparkSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    log: LogSettings = LogSettings()
+
+    def identity_of(self, stream: StreamSettings) -> str:
+        """A stream's name in the ledger."""
+        return f"{self.name}-{stream.name}" if stream.name else self.name

@@ -1,0 +1,252 @@
+"""The only reader of files, environment and command line: the later of them goes over the earlier.
+
+What each of them says is kept beside where it says so, for a refusal and for whoever asks what is in force.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.settings import lines
+from lakehouse_ingest.settings.lines import Where
+from lakehouse_ingest.settings.models import Settings
+from lakehouse_ingest.settings.refusing import sentence
+
+PREFIX = "LAKEHOUSE_INGEST_"
+FILE_VARIABLE = f"{PREFIX}CONFIG"
+# Read elsewhere, under the same prefix: where jars come from, and whether code that settings name is run.
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, *(f"{PREFIX}{name}" for name in ("JARS", "JARS_MIRROR", "ALLOW_CODE"))})
+
+# The flags of `run`, and the settings that they are.
+FLAGS: Mapping[str, Where] = {
+    "--name": ("name",),
+    "--topics": ("streams", 0, "topics"),
+    "--brokers": ("source", "brokers"),
+    "--catalog-uri": ("catalog", "uri"),
+    "--warehouse": ("catalog", "path"),
+    "--namespace": ("catalog", "namespace"),
+    "--table": ("streams", 0, "tables", 0, "table"),
+    "--event-time": ("streams", 0, "tables", 0, "event_time"),
+    "--every": ("streams", 0, "every"),
+    "--start": ("source", "start"),
+    "--seek": ("source", "seek"),
+}
+# Variables that other systems read, and what is ours in place of them.
+FOREIGN: Mapping[str, str] = {
+    "KAFKA_BROKERS": "source.brokers",
+    "KAFKA_BOOTSTRAP_SERVERS": "source.brokers",
+    "KAFKA_DELTA_INGEST_CERT": "source.security.certificate",
+    "KAFKA_DELTA_INGEST_KEY": "source.security.key",
+    "CONSUMER_GROUP": "name",
+    "LOGLEVEL": "log.level",
+    "BATCH_SIZE": "streams.max_records",
+    "COMMIT_INTERVAL": "streams.every",
+    "HIVE_COLUMNS": "streams.tables.partition_by",
+    "TIMESTAMP_COLUMN": "streams.tables.event_time",
+    "CATALOG_URL": "catalog.uri",
+    "CATALOG_AUTH_TOKEN": "catalog.token",
+    "CATALOG_NAMESPACE": "catalog.namespace",
+}
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one of the three says, and where it says so."""
+
+    values: Tree = field(default_factory=dict)
+    origin: Callable[[Where], str] = lambda _: ""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and where each of their values came from."""
+
+    settings: Settings
+    layers: tuple[Layer, ...]  # the command line first
+
+    def origin_of(self, where: Where) -> str:
+        """The flag, the variable, or the file with its line; nothing for what is a default."""
+        return next((layer.origin(where) for layer in self.layers if _holds(layer.values, where)), "")
+
+    def explained(self, sentence: str) -> str:
+        """A sentence that names settings, as `catalog.uri`, with where their values came from."""
+
+        def beside(found: re.Match[str]) -> str:
+            there = self.origin_of(tuple(_with_firsts(found[1].split("."))))
+            return f"{found[0]} ({there})" if there else found[0]
+
+        return re.sub(r"`([a-z_0-9.]+)`", beside, sentence, count=1)
+
+
+def _with_firsts(parts: Sequence[str]) -> Iterator[str | int]:
+    """A setting's way; of several streams or tables, where none is named, the first."""
+    for part, following in zip(parts, [*parts[1:], "0"], strict=True):
+        yield int(part) if part.isdigit() else part
+        if part in ("streams", "tables") and not following.isdigit():
+            yield 0
+
+
+def load_settings(
+    path: Path | None = None,
+    given: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Settings:
+    """Settings from a file, the environment and `given`, which is a tree of what goes over both."""
+    return load(path, Layer(dict(given or {})), environment).settings
+
+
+def load(path: Path | None, over: Layer, environment: Mapping[str, str] = os.environ) -> Loaded:
+    if path is None and FILE_VARIABLE in environment:
+        path = Path(environment[FILE_VARIABLE])
+    layers = (over, from_environment(environment), from_file(path) if path else Layer())
+    merged: Tree = {}
+    for layer in reversed(layers):
+        merged = _merge(merged, layer.values)
+    _name_by_topic(merged)
+    try:
+        return Loaded(Settings.model_validate(merged), layers)
+    except ValidationError as refusal:
+        raise SettingsRefused(sentence(refusal, merged, lambda where: _origin(where, layers))) from None
+
+
+def _origin(where: Where, layers: tuple[Layer, ...]) -> str:
+    """Of the first that says something of it; of the first that says something near it, when it is missing."""
+    for length in range(len(where), 0, -1):
+        for layer in layers:
+            if _holds(layer.values, where[:length]):
+                return layer.origin(where[:length])
+    return ""
+
+
+def _holds(tree: Any, where: Where) -> bool:
+    for key in where:
+        match tree:
+            case Mapping() if key in tree:
+                tree = tree[key]
+            case list() if isinstance(key, int) and key < len(tree):
+                tree = tree[key]
+            case _:
+                return False
+    return True
+
+
+# -- the three --------------------------------------------------------------------------------------------
+
+
+def from_flags(flags: Mapping[str, Any]) -> Layer:
+    """The command line; what was not given is left out. Stream and table are the only ones."""
+    values: Tree = {}
+    for flag, value in flags.items():
+        if value is None:
+            continue
+        place: Any = values
+        where = FLAGS[flag]
+        for key, following in pairwise(where):
+            empty: Any = [{}] if isinstance(following, int) else {}
+            place = place[key] if isinstance(key, int) else place.setdefault(key, empty)
+        place[where[-1]] = value
+    by_place = {where: flag for flag, where in FLAGS.items()}
+    return Layer(values, lambda where: by_place.get(where, "command line"))
+
+
+def from_environment(environment: Mapping[str, str]) -> Layer:
+    """`LAKEHOUSE_INGEST_CATALOG__URI` stands for `catalog.uri`; lists and mappings are written as YAML."""
+    values: Tree = {}
+    # Shorter ones first: LAKEHOUSE_INGEST_CATALOG={…} is the ground that LAKEHOUSE_INGEST_CATALOG__URI builds on.
+    for variable in sorted(set(environment) - OTHER_VARIABLES):
+        if variable.startswith(PREFIX):
+            *parents, leaf = variable.removeprefix(PREFIX).lower().split("__")
+            place = values
+            for parent in parents:
+                place = place.setdefault(parent, {})
+                if not isinstance(place, dict):
+                    raise SettingsRefused(f"{variable} is set within `{parent}`, which the environment sets to a value")
+            place[leaf] = _value(environment[variable])
+
+    def origin(where: Where) -> str:
+        whole, *shorter = (PREFIX + "__".join(map(str, where[:length])).upper() for length in range(len(where), 0, -1))
+        within = (name for name in sorted(environment) if name.startswith(f"{whole}__"))
+        return next((name for name in (whole, *shorter) if name in environment), None) or next(within, "environment")
+
+    return Layer(values, origin)
+
+
+def from_file(path: Path) -> Layer:
+    readers: dict[str, Any] = {".toml": tomllib.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load}
+    if path.suffix not in readers:
+        raise SettingsRefused(f"the settings file {path} should end in .toml, .yaml or .yml")
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = readers[path.suffix](text)
+    except OSError as failure:
+        raise SettingsRefused(f"the settings file {path} can't be read: {failure.strerror}") from None
+    except (yaml.YAMLError, ValueError) as failure:
+        raise SettingsRefused(f"the settings file {path} is not well formed: {_what_failed(failure)}") from None
+    if not isinstance(found, dict | None):
+        raise SettingsRefused(f"the settings file {path} should hold keys and values")
+    at = lines.of_toml(text) if path.suffix == ".toml" else lines.of_yaml(text)
+
+    def origin(where: Where) -> str:
+        number = next((at[where[:length]] for length in range(len(where), 0, -1) if where[:length] in at), None)
+        return f"{path.name} line {number}" if number else path.name
+
+    return Layer(cast("Tree", found or {}), origin)
+
+
+def foreign(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables that are set and that we don't read, though others do: each with the setting that is ours."""
+    return {name: setting for name, setting in FOREIGN.items() if name in environment}
+
+
+def _value(text: str) -> Any:
+    # Only what is written as a list or a mapping is read as one: a token of digits stays text.
+    if text[:1] in "[{":
+        try:
+            return yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError):
+            return text
+    return text
+
+
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for key, value in over.items():
+        match merged.get(key), value:
+            case Mapping() as below, Mapping():
+                merged[key] = _merge(below, value)
+            case [Mapping() as below], [Mapping() as above] if key in ("streams", "tables"):  # the only ones
+                merged[key] = [_merge(below, above)]
+            case [_, _, *_], [Mapping()] if key in ("streams", "tables"):
+                raise SettingsRefused(f"the settings have several `{key}`: what is to change in one stands in the file")
+            case _:
+                merged[key] = value
+    return merged
+
+
+def _name_by_topic(merged: dict[str, Any]) -> None:
+    match merged:
+        case {"name": _}:
+            return
+        case {"streams": [{"topics": [str(topic)]}]}:
+            merged["name"] = re.sub(r"[^a-z0-9_-]", "-", topic.lower())[:64]
+
+
+def _what_failed(failure: Exception) -> str:
+    """Without the line itself, which may hold a secret."""
+    if isinstance(failure, yaml.MarkedYAMLError) and failure.problem and failure.problem_mark:
+        problem = re.sub(r"(?<=[\"'])[^\"'<>]{2,}(?=[\"'])", "…", failure.problem)
+        return f"{problem} (at line {failure.problem_mark.line + 1}, column {failure.problem_mark.column + 1})"
+    if isinstance(failure, UnicodeDecodeError):
+        return f"byte {failure.start} is not UTF-8"
+    return " ".join(str(failure).split())[:150]

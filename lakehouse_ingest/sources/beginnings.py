@@ -1,0 +1,63 @@
+"""Where a topic begins that no table holds, as `source.seek` and `source.start` say."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.records import Offsets, TopicPartition
+from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.settings.values import ANY_TOPIC, Positions
+
+
+def beginning(
+    settings: SourceSettings, low: Offsets, high: Offsets, since: Callable[[dt.datetime], Offsets]
+) -> Offsets:
+    """An offset for each partition of `high`; `low` and `high` are what the source holds of new topics."""
+    match settings.start:
+        case "earliest":
+            start = low
+        case "latest":
+            start = high
+        case dt.datetime() as moment:
+            start = {**high, **(since(moment) if high else {})}
+        case positions:
+            start = {**low, **_within(_chosen(positions, "start", low), low, high, "start", 0)}
+    # The last record that need not be read comes just before the first one that has to be.
+    seek = _within(_chosen(settings.seek, "seek", low), low, high, "seek", 1)
+    return {at: seek.get(at, start[at]) for at in high}
+
+
+def _chosen(positions: Positions, setting: str, there: Offsets) -> dict[TopicPartition, int]:
+    """What is said of the topics that are there, partition by partition."""
+    found = {}
+    for topic in {topic for topic, _ in there}:
+        for number, offset in positions.get(topic, positions.get(ANY_TOPIC, {})).items():
+            if (topic, number) not in there:
+                last = max(number for name, number in there if name == topic)
+                raise SettingsRefused(
+                    f"`source.{setting}` names partition {number} of topic {topic}, whose partitions are 0 to {last}"
+                )
+            found[topic, number] = offset
+    return found
+
+
+def _within(
+    chosen: Mapping[TopicPartition, int], low: Offsets, high: Offsets, setting: str, further: int
+) -> dict[TopicPartition, int]:
+    for (topic, number), offset in chosen.items():
+        first, end = low[topic, number], high[topic, number]
+        if not first <= offset + further <= end:
+            held = f"holds {first} to {end - 1}" if first < end else f"is empty and goes on at {end}"
+            raise SettingsRefused(
+                f"`source.{setting}` names offset {offset} of topic {topic} partition {number}, which {held}"
+            )
+    return {at: offset + further for at, offset in chosen.items()}
+
+
+def refuse_unread(settings: SourceSettings, is_read: Callable[[str], bool]) -> None:
+    """A name that is mistyped would have no effect."""
+    positions = {"start": settings.start if isinstance(settings.start, Mapping) else {}, "seek": settings.seek}
+    for setting, named in positions.items():
+        for topic in named:
+            if topic != ANY_TOPIC and not is_read(topic):
+                raise SettingsRefused(f"`source.{setting}` names the topic {topic}, which no stream reads")

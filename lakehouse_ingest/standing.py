@@ -1,0 +1,122 @@
+"""How far a stream has come, from nothing but what the tables, the batch record and the broker say."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.tables import Lake, TableState
+
+RECENT = dt.timedelta(minutes=1)  # before the record's newest row: so far back the last batch is looked for
+OUTCOMES = ("received", "landed", "dead", "filtered", "discarded")
+
+
+@dataclass(frozen=True)
+class PartitionStanding:
+    topic: str
+    partition: int
+    landed: int  # all below this offset has its place
+    end: int | None  # the topic's; None when the broker does not answer
+    lag: int | None
+
+
+@dataclass(frozen=True)
+class TableStanding:
+    name: str
+    rows: int
+    files: int
+    bytes: int
+    snapshots: int
+    last_commit: dt.datetime | None
+
+
+@dataclass(frozen=True)
+class BatchStanding:
+    batch: int
+    finished_at: dt.datetime
+    seconds: float
+    counts: Mapping[str, int]
+    reasons: Mapping[str, int]
+    note: str | None
+
+
+@dataclass(frozen=True)
+class StreamStanding:
+    pipeline: str  # the stream's name in the ledger
+    epoch: int
+    partitions: Sequence[PartitionStanding]
+    tables: Sequence[TableStanding]
+    last_batch: BatchStanding | None
+
+    @property
+    def lag(self) -> int | None:
+        lags = [each.lag for each in self.partitions]
+        return sum(lag for lag in lags if lag is not None) if lags and None not in lags else None
+
+
+def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None) -> StreamStanding | None:
+    """None where this stream has never been."""
+    record = lake.find(record_name)
+    if record is None:
+        return None
+    found = [state for name in lake.registered(record_name) if (state := lake.find(name))]
+    places = [lake.seen(state) for state in (record, *found)]
+    if not (marks := [place.mark for place in places if place.mark]):
+        return None
+    done = ledger.highest([places[0].held, *(mark.complete for mark in marks)])
+    return StreamStanding(
+        identity,
+        max(mark.token.epoch for mark in marks),
+        [_partition(at, offset, ends) for at, offset in sorted(done.items())],
+        [_table(state) for state in sorted(found, key=lambda state: state.name)],
+        _last_batch(lake, record, identity),
+    )
+
+
+def _partition(at: tuple[str, int], landed: int, ends: Offsets | None) -> PartitionStanding:
+    end = ends.get(at) if ends is not None else None
+    return PartitionStanding(*at, landed, end, max(0, end - landed) if end is not None else None)
+
+
+def _table(state: TableState) -> TableStanding:
+    newest = state.snapshots.get(state.main) if state.main is not None else None
+    counts = newest.summary if newest else {}
+    rows, files, size = (int(counts.get(f"total-{what}", 0)) for what in ("records", "data-files", "files-size"))
+    return TableStanding(
+        state.name, rows, files, size, len(state.snapshots), _moment(newest.timestamp_ms) if newest else None
+    )
+
+
+def _moment(milliseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+
+
+def _last_batch(lake: Lake, record: TableState, identity: str) -> BatchStanding | None:
+    """Of this stream: others may write to the same record later."""
+    tokens = ((each, each.summary.get(f"{ledger.PREFIX}token", "")) for each in record.ancestors())
+    newest = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
+    if newest is None:
+        return None
+    columns = ("pipeline", "kind", "batch", "started_at", "finished_at", "partitions", "reasons", "note")
+    rows = lake.rows_since(record.name, "finished_at", _moment(newest.timestamp_ms) - RECENT, columns)
+    batches = [row for row in rows if row["pipeline"] == identity and row["kind"] == "batch"]
+    return _batch(max(batches, key=lambda row: (row["finished_at"], row["batch"]))) if batches else None
+
+
+def _is_of_batch(token: str, identity: str) -> bool:
+    pipeline, _, _, number = token.split("/") if token.count("/") == 3 else ("", "", "", "-1")  # noqa: PLR2004
+    return pipeline == identity and int(number) >= 0
+
+
+def _batch(row: Mapping[str, Any]) -> BatchStanding:
+    parts: Iterable[Mapping[str, int]] = row["partitions"] or ()
+    return BatchStanding(
+        row["batch"],
+        row["finished_at"],
+        (row["finished_at"] - row["started_at"]).total_seconds(),
+        {outcome: sum(part[outcome] for part in parts) for outcome in OUTCOMES},
+        dict(row["reasons"] or ()),
+        row["note"],
+    )

@@ -1,0 +1,83 @@
+"""What a function of the user's may do to the decoded records of a table, before they get its columns.
+
+It is given a frame with a row a record: `_record` (what Kafka gave: key, value, headers, topic, partition, offset,
+timestamp), `_data` (a struct of the table's fields, null where the record could not be decoded) and `_fault`. It
+returns a frame of the same shape: with other values in `_data`, or with a fault where a record is to be set aside
+(see `set_aside`). A field that it computes is one of the declared columns. It may neither drop nor add rows: the
+books would not balance, and the batch is stopped before anything of it is seen.
+"""
+
+import importlib
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
+from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
+from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.shaping import faulty
+
+STAGE = "transform"
+GROUP = "lakehouse_ingest.transforms"
+KEPT = (RECORD, DATA, FAULT)
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+def set_aside(rows: DataFrame, condition: Column, detail: str) -> DataFrame:
+    """Records for which this holds become dead letters, unless something worse is known of them."""
+    fault = F.when(condition, faulty(Reason.SET_ASIDE, F.lit(detail), STAGE))
+    return rows.withColumn(FAULT, F.coalesce(F.col(FAULT), fault))
+
+
+def applied(transform: Transform, rows: DataFrame) -> DataFrame:
+    try:
+        found = transform(rows)
+        return found.select(*KEPT)
+    except PySparkException as failure:
+        raise SettingsRefused(f"the transform {_name(transform)} can't be applied: {_first_line(failure)}") from failure
+
+
+def check(given: int, came_out: int) -> None:
+    if given != came_out:
+        raise NeedsOperator(
+            f"the transform made {came_out} rows of {given} records; nothing of the batch has landed. It may change"
+            " records and set them aside, but neither drop nor add any: mend it"
+        )
+
+
+def chosen(stream: StreamSettings, *, allow_code: bool) -> Transform | None:
+    """The function that the settings name, if they do."""
+    return _named(stream.transform, allow_code=allow_code) if stream.transform else None
+
+
+def _named(name: str, *, allow_code: bool) -> Transform:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        known = {each.name: each for each in entry_points(group=GROUP)}
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none is installed"
+            raise SettingsRefused(f"`streams.transform` names {name}, and no package has such an entry point: {there}")
+        return cast("Transform", known[name].load())
+    if not allow_code:
+        raise SettingsRefused(
+            f"`streams.transform` names code ({name}): settings may do so only with --allow-code, or with"
+            " LAKEHOUSE_INGEST_ALLOW_CODE=1"
+        )
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as failure:
+        raise SettingsRefused(f"`streams.transform` names {name}, which can't be loaded: {failure}") from None
+    return cast("Transform", found)
+
+
+def _name(transform: Transform) -> str:
+    return getattr(transform, "__qualname__", repr(transform))
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).strip().splitlines()[0][:120]

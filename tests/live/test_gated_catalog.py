@@ -1,0 +1,284 @@
+"""A catalog that lets in only who may: with a token, with credentials, with signatures; and what it says to others.
+
+The gate stands before the catalog of the tests. Spark's session is shared, and for the time of a test its catalog
+is set to the gate.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
+
+from lakehouse_ingest.catalog_access import connection_of, spark_properties
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.session import LAKE, forget_catalogs
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables import Lake
+from telemetry import OFF
+from tests.live.test_ledger import events
+from tests.services.gateway import Gateway
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import until
+
+pytestmark = pytest.mark.live
+
+LANDING = 60.0
+
+
+@pytest.fixture
+def gateway(rest_uri: str) -> Iterator[Gateway]:
+    with Gateway(rest_uri) as gate:
+        yield gate
+
+
+class Gated:
+    """One topic, landed through the gate."""
+
+    def __init__(self, bench: Bench, topic: str, gateway: Gateway, folder: Path, catalog: dict[str, Any]) -> None:
+        self._bench, self._topic, self._folder = bench, topic, folder
+        self._produced = 0
+        here = {"uri": gateway.uri, "namespace": f"ns_{topic}", **catalog}
+        self.settings = bench.settings(topic, catalog=here, retry={"first": 0.2, "limit": 30})
+        create_topic(bench.broker, topic, 1)
+        self.produce()
+
+    def produce(self) -> None:
+        first, self._produced = self._produced, self._produced + 20
+        produce(self._bench.broker, self._topic, events(range(first, self._produced), 1))
+
+    def landed(self) -> bool:
+        name = f"ns_{self._topic}.{self._topic}"
+        return self._bench.lake.table_exists(name) and len(self._bench.places(name)) == self._produced
+
+    def pipeline(self, *, drain: bool) -> Pipeline:
+        folder = self._folder / "scratch"
+        folder.mkdir()
+        connection = connection_of(self.settings.catalog, self.settings.s3, self.settings.catalog.uri or "")
+        watch = Watch(self.settings.name, OFF)
+        return Pipeline(self.settings, self._bench.spark, connection, watch, folder, drain=drain)
+
+    def drain(self) -> None:
+        with spark_by(self._bench.spark, self.settings):
+            self.pipeline(drain=True).run()
+        assert self.landed()
+
+    @contextmanager
+    def running(self) -> Iterator[list[Any]]:
+        """Yields what it logs, so far; what ends it by itself is raised at the end."""
+        structlog.reset_defaults()
+        with (
+            spark_by(self._bench.spark, self.settings),
+            capture_logs() as logged,
+            ThreadPoolExecutor(1, "gated") as threads,
+        ):
+            pipeline = self.pipeline(drain=False)
+            self.end = threads.submit(pipeline.run)
+            try:
+                assert until(lambda: self.end.done() or self.landed(), LANDING), logged
+                yield logged
+            finally:
+                pipeline.stop.set()
+            self.end.result(LANDING)
+
+
+@contextmanager
+def spark_by(spark: SparkSession, settings: Settings) -> Iterator[None]:
+    """The session's catalog as these settings have it."""
+    properties = spark_properties(settings.catalog, settings.s3, settings.catalog.uri or "")
+    changes = {f"spark.sql.catalog.{LAKE}.{key}": value for key, value in properties.items()}
+    before = {key: spark.conf.get(key, None) for key in changes}
+    for key, value in changes.items():
+        spark.conf.set(key, value)
+    forget_catalogs(spark)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+        forget_catalogs(spark)
+
+
+Make = Callable[..., Gated]
+
+
+@pytest.fixture
+def gated(bench: Bench, topic: str, gateway: Gateway, folder: Path) -> Make:
+    return lambda **catalog: Gated(bench, topic, gateway, folder, catalog)
+
+
+def test_a_token_and_a_header_let_both_clients_in(gateway: Gateway, gated: Make) -> None:
+    gateway.headers = {"x-plant": "seven"}
+    gated(token=gateway.token(), headers={"X-Plant": "seven"}).drain()
+    assert not gateway.seen["token"]
+    assert not gateway.seen["delegation asked"], "nobody had said that the catalog should give credentials"
+    assert gateway.seen["pyiceberg"]
+    assert gateway.seen["spark"]
+
+
+def test_client_credentials_become_tokens_of_the_scope_at_the_server_that_is_named(
+    gateway: Gateway, gated: Make
+) -> None:
+    gateway.scope = "PRINCIPAL_ROLE:ingest"
+    server = f"{gateway.uri}/v1/oauth/tokens"
+    gated(credential=gateway.credential, oauth2_server=server, scope=gateway.scope).drain()
+    assert gateway.seen["asked"] >= 2, "one for each client"
+
+
+def test_a_token_that_ends_is_replaced_before_anything_fails(gateway: Gateway, gated: Make) -> None:
+    gateway.tokens_live = 2.0
+    landing = gated(credential=gateway.credential)
+    with landing.running() as logged:
+        for _ in range(3):
+            time.sleep(gateway.tokens_live)
+            landing.produce()
+            assert until(landing.landed, LANDING), logged
+    assert gateway.seen["asked"] > 4
+    assert "retrying" not in {each["event"] for each in logged}
+
+
+@pytest.mark.parametrize("status", [401, 419])
+def test_a_token_that_is_taken_back_is_asked_for_anew(status: int, gateway: Gateway, gated: Make) -> None:
+    gateway.expired = status
+    landing = gated(credential=gateway.credential)
+    with landing.running() as logged:
+        gateway.revoke()
+        landing.produce()
+        assert until(landing.landed, LANDING), logged
+
+
+def test_a_token_of_a_person_that_is_taken_back_ends_the_run(gateway: Gateway, gated: Make) -> None:
+    """Nobody else can give us another: to wait would hide it."""
+    landing = gated(token=gateway.token())
+    with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), landing.running() as logged:  # noqa: PT012
+        gateway.revoke()
+        landing.produce()
+        assert until(landing.end.done, LANDING), logged
+
+
+def test_a_server_of_tokens_that_fails_while_they_end_is_waited_for(gateway: Gateway, gated: Make) -> None:
+    """Spark's client gives up for good what it could not renew within seconds: a new start makes a new one."""
+    gateway.tokens_live = 2.0
+    landing = gated(credential=gateway.credential)
+    with landing.running() as logged:
+        gateway.tokens_fail_for(8.0)
+        time.sleep(gateway.tokens_live)
+        landing.produce()
+        assert until(landing.landed, LANDING), logged
+        time.sleep(2 * gateway.tokens_live)
+        landing.produce()
+        assert until(landing.landed, LANDING), logged
+    assert gateway.seen["token failed"]
+    assert "retrying" in {each["event"] for each in logged}
+
+
+def test_a_client_of_spark_that_gave_up_its_token_is_replaced(bench: Bench, gateway: Gateway) -> None:
+    """What each start does. If this fails in its middle, Iceberg has learned it (iceberg#17756)."""
+    gateway.tokens_live = 1.0
+    catalog = {"uri": gateway.uri, "credential": gateway.credential}
+    show = f"SHOW NAMESPACES IN {LAKE}"
+    with spark_by(bench.spark, bench.settings("gave_up", catalog=catalog)):
+        bench.spark.sql(show)
+        gateway.tokens_fail_for(8.0)
+        time.sleep(10.0)
+        with pytest.raises((PySparkException, Py4JError), match="expired"):
+            bench.spark.sql(show)
+        forget_catalogs(bench.spark)
+        bench.spark.sql(show)
+
+
+def test_a_catalog_that_says_not_now_is_waited_for(gateway: Gateway, gated: Make) -> None:
+    landing = gated(token=gateway.token())
+    with landing.running() as logged:
+        gateway.away_for(5.0)
+        landing.produce()
+        assert until(landing.landed, LANDING), logged
+    assert gateway.seen["catalog failed"]
+
+
+def test_requests_are_signed_for_aws(gateway: Gateway, gated: Make) -> None:
+    key, secret = "AKIAPLANTED", "planted-secret"
+    gateway.signer = (key, secret, "eu-central-1", "glue")
+    landing = gated(sign_for="glue", sign_region="eu-central-1")
+    s3 = {"access_key": key, "secret_key": secret}
+    landing.settings = Settings.model_validate({**landing.settings.model_dump(), "s3": s3})
+    landing.drain()
+    assert gateway.seen["signed"]
+
+
+def test_spark_shows_no_secret_of_its_catalog(bench: Bench) -> None:
+    catalog = {"uri": bench.uri, "credential": "id:planted-1", "headers": {"X-Key": "planted-2"}}
+    with spark_by(bench.spark, bench.settings("shown", catalog=catalog)):
+        shown = str(bench.spark.sql("SET").collect())
+    assert f"spark.sql.catalog.{LAKE}.credential" in shown
+    assert "planted" not in shown
+
+
+# -- who is not let in ------------------------------------------------------------------------------------
+
+
+def refused(bench: Bench, **catalog: Any) -> str:
+    settings = bench.settings("refused", catalog=catalog)
+    with pytest.raises(SettingsRefused) as refusal:
+        Lake(connection_of(settings.catalog, settings.s3, catalog["uri"]), "refused").ensure_namespace("refused")
+    said = str(refusal.value)
+    assert len(said) <= 200
+    assert "\n" not in said
+    return said
+
+
+def test_who_says_nothing_is_told_what_is_missing(bench: Bench, gateway: Gateway) -> None:
+    assert "`catalog.token` or `catalog.credential`" in refused(bench, uri=gateway.uri)
+
+
+def test_a_wrong_token_is_named_and_not_shown(bench: Bench, gateway: Gateway) -> None:
+    said = refused(bench, uri=gateway.uri, token="planted-token")
+    assert "`catalog.token`" in said
+    assert "planted" not in said
+
+
+def test_a_wrong_secret_is_named_and_not_shown(bench: Bench, gateway: Gateway) -> None:
+    said = refused(bench, uri=gateway.uri, credential="ingest:planted-secret")
+    assert "`catalog.credential`" in said
+    assert "planted" not in said
+
+
+def test_a_wrong_scope_is_named(bench: Bench, gateway: Gateway) -> None:
+    assert "`catalog.scope`" in refused(bench, uri=gateway.uri, credential=gateway.credential, scope="too much")
+
+
+def test_a_missing_header_is_what_the_catalog_says(bench: Bench, gateway: Gateway) -> None:
+    gateway.headers = {"x-plant": "seven"}
+    assert "x-plant" in refused(bench, uri=gateway.uri, token=gateway.token())
+
+
+def test_credentials_that_had_been_good_are_tried_again(bench: Bench, gateway: Gateway) -> None:
+    settings = bench.settings("turned", catalog={"uri": gateway.uri, "credential": gateway.credential})
+    lake = Lake(connection_of(settings.catalog, settings.s3, gateway.uri), "turned")
+    lake.ensure_namespace("turned")
+    gateway.revoke()
+    good, gateway.client = gateway.client, ("ingest", "turned")
+    with pytest.raises(TryAgain, match=r"`catalog\.credential`"):
+        lake.ensure_namespace("turned_again")
+    gateway.client = good
+    lake.ensure_namespace("turned_again")
+
+
+def test_a_catalog_that_is_slow_is_given_up_in_time(bench: Bench, gateway: Gateway) -> None:
+    gateway.slow = 5.0
+    settings = bench.settings("slow", catalog={"uri": gateway.uri, "token": gateway.token(), "timeout": "300ms"})
+    began = time.monotonic()
+    with pytest.raises(TryAgain, match="no answer in time"):
+        Lake(connection_of(settings.catalog, settings.s3, gateway.uri), "slow")
+    assert time.monotonic() - began < gateway.slow

@@ -1,0 +1,271 @@
+"""A broker that asks who comes: records land over each way in, and whoever is kept out is told what to mend."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._resource import ResourceType
+from pydantic import SecretStr
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.settings import Settings, SourceSettings, load_settings
+from lakehouse_ingest.sources.client_options import JAVA, OURS
+from lakehouse_ingest.sources.clients import QUOTED
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.spark_errors import causes
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.secured_kafka import CLIENT, KEY_PASSWORD, PASSWORD, USER, Secured, secured_kafka
+
+pytestmark = pytest.mark.live
+
+RECORDS = 5
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) -> Iterator[Secured]:
+    with secured_kafka(tmp_path_factory.mktemp("secured"), jars_folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bench(spark: SparkSession, secured: Secured, rest_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(spark, secured.plain, rest_uri, tmp_path_factory.mktemp("pipelines"))
+
+
+@pytest.fixture
+def filled(secured: Secured, topic: str) -> str:
+    create_topic(secured.plain, topic)
+    produce(secured.plain, topic, ((None, json.dumps({"n": n}).encode()) for n in range(RECORDS)))
+    return topic
+
+
+# -- the ways in ------------------------------------------------------------------------------------------
+
+
+def login(secured: Secured, **changes: Any) -> dict[str, Any]:
+    by_password = {"ca": secured.authority.path("ca.crt"), "username": USER, "password": PASSWORD, **changes}
+    return {"brokers": secured.broker.sasl, "security": by_password}
+
+
+def token(secured: Secured, **changes: Any) -> dict[str, Any]:
+    by_token = {
+        "ca": secured.authority.path("ca.crt"),
+        "token_url": f"{secured.issuer.url}/token",
+        "client_id": CLIENT,
+        "client_secret": secured.issuer.secret,
+        **changes,
+    }
+    return {"brokers": secured.broker.sasl, "security": by_token}
+
+
+def certificate(secured: Secured, **changes: Any) -> dict[str, Any]:
+    mutual = {
+        "ca": secured.authority.path("ca.crt"),
+        "certificate": secured.authority.path("client.crt"),
+        "key": secured.authority.path("client.key"),
+        **changes,
+    }
+    return {"brokers": secured.broker.tls, "security": mutual}
+
+
+def test_by_password(bench: Bench, secured: Secured, filled: str) -> None:
+    """One with quotes and backslashes."""
+    lands(bench, bench.settings(filled, source=login(secured)))
+
+
+def test_by_scram(bench: Bench, secured: Secured, filled: str) -> None:
+    lands(bench, bench.settings(filled, source=login(secured, mechanism="SCRAM-SHA-512")))
+
+
+def test_by_token(bench: Bench, secured: Secured, filled: str) -> None:
+    lands(bench, bench.settings(filled, source=token(secured)))
+
+
+def test_by_certificate(bench: Bench, secured: Secured, filled: str) -> None:
+    lands(bench, bench.settings(filled, source=certificate(secured)))
+
+
+def test_by_certificate_with_a_locked_key(bench: Bench, secured: Secured, filled: str) -> None:
+    locked = {"key": secured.authority.lock("client", KEY_PASSWORD), "key_password": KEY_PASSWORD}
+    lands(bench, bench.settings(filled, source=certificate(secured, **locked)))
+
+
+def test_by_certificate_in_the_environment(bench: Bench, secured: Secured, filled: str) -> None:
+    """As text, for what starts us may have no file to give."""
+    prefix = "LAKEHOUSE_INGEST_SOURCE__SECURITY__"
+    environment = {
+        f"{prefix}{name.upper()}": secured.authority.text(file)
+        for name, file in {"ca": "ca.crt", "certificate": "client.crt", "key": "client.key"}.items()
+    }
+    plain = bench.settings(filled, source={"brokers": secured.broker.tls})
+    tree = plain.model_dump(mode="json", exclude_unset=True)
+    settings = load_settings(None, tree, environment)
+    assert settings.source.security.certificate
+    lands(bench, settings)
+
+
+def test_by_a_name_that_the_certificate_lacks(bench: Bench, secured: Secured, filled: str) -> None:
+    ca = secured.authority.path("ca.crt")
+    source = {"brokers": secured.broker.elsewhere, "security": {"ca": ca, "verify_hostname": False}}
+    lands(bench, bench.settings(filled, source=source))
+
+
+def lands(bench: Bench, settings: Settings) -> None:
+    bench.ingest(settings)
+    (stream,) = settings.streams
+    (topic,) = stream.topics
+    assert len(bench.places(f"{settings.catalog.namespace}.{topic}")) == RECORDS
+
+
+def test_no_secret_is_shown(bench: Bench, secured: Secured, filled: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither in a plan, nor in what a query says of itself, nor in how it fails."""
+    for way in (login(secured), certificate(secured), token(secured)):
+        settings = SourceSettings.model_validate(way)
+        frame = Kafka(settings, (filled,)).stream(bench.spark, {(filled, 0): 99}, 1, "group")  # there are not so many
+        query = frame.writeStream.foreachBatch(lambda *_: None).start()
+        with pytest.raises(StreamingQueryException) as failure:
+            query.awaitTermination(60)
+        query.explain(extended=True)
+        frame.explain(extended=True)
+        shown = [str(failure.value), str(query.lastProgress), str(query.status), repr(settings)]
+        shown += [frame._jdf.queryExecution().toString(), causes(query), *capfd.readouterr()]
+        assert any("redacted" in text for text in shown)
+        secrets = [value.get_secret_value() for _, value in settings.security if isinstance(value, SecretStr)]
+        for secret in (*secrets, PASSWORD.translate(QUOTED)):
+            for line in secret.splitlines():
+                assert "-----" in line or not any(line in text for text in shown), line[:10]
+
+
+def test_what_spark_reads_with_knows_the_names(spark: SparkSession) -> None:
+    """And what it knows beyond them is Kerberos, for brokers, or its own."""
+    java: Any = spark._jvm
+    known = set(java.org.apache.kafka.clients.consumer.ConsumerConfig.configNames())
+    assert known >= JAVA
+    others = ("internal.", "sasl.kerberos.", "sasl.oauthbearer.jwks.", "sasl.oauthbearer.expected.")
+    assert [name for name in known - JAVA - OURS.keys() if not name.startswith(others)] == []
+
+
+# -- kept out ---------------------------------------------------------------------------------------------
+
+
+def said(source: dict[str, Any], kind: type[LakehouseError] = SettingsRefused, topic: str = "any") -> str:
+    """What a start is told, in a sentence that shows no secret."""
+    settings = SourceSettings.model_validate(source)
+    with pytest.raises(kind) as failure:
+        Kafka(settings, (topic,)).identity()
+    sentence = str(failure.value)
+    assert type(failure.value) is kind, sentence
+    assert len(sentence) <= 200
+    assert PASSWORD not in sentence
+    print(sentence)
+    return sentence
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password(secured: Secured, mechanism: str) -> None:
+    assert "`source.security.password`" in said(login(secured, password="wrong", mechanism=mechanism))
+
+
+def test_a_mechanism_that_is_not_taken(secured: Secured) -> None:
+    assert "`source.security.mechanism`" in said(login(secured, mechanism="SCRAM-SHA-256"))
+
+
+def test_a_wrong_secret_of_the_client(secured: Secured) -> None:
+    assert "`source.security.client_secret`" in said(token(secured, client_secret="wrong"))
+
+
+def test_nobody_who_gives_tokens(secured: Secured) -> None:
+    away = token(secured, token_url="http://127.0.0.1:1/token")
+    assert "`source.security.token_url`" in said(away, TryAgain)
+
+
+def test_an_authority_that_is_not_ours(secured: Secured) -> None:
+    for ca in ({"ca": secured.authority.path("outsider.crt")}, {"ca": None}):
+        assert "`source.security.ca`" in said(login(secured, **ca))
+
+
+def test_a_certificate_for_another_host(secured: Secured) -> None:
+    there = certificate(secured) | {"brokers": secured.broker.elsewhere}
+    assert "`source.security.verify_hostname`" in said(there)
+
+
+def test_no_certificate(secured: Secured) -> None:
+    assert "without a certificate: mend `source.security.certificate`" in said(
+        certificate(secured, certificate=None, key=None)
+    )
+
+
+def test_a_certificate_that_the_brokers_do_not_trust(secured: Secured) -> None:
+    outsider = {"certificate": secured.authority.path("outsider.crt"), "key": secured.authority.path("outsider.key")}
+    assert "`source.security.certificate`" in said(certificate(secured, **outsider))
+
+
+def test_a_key_of_another_certificate(secured: Secured) -> None:
+    assert "`source.security.key` does not belong" in said(
+        certificate(secured, key=secured.authority.path("stranger.key"))
+    )
+
+
+@pytest.mark.parametrize("password", ["wrong", None])
+def test_a_key_that_stays_locked(secured: Secured, password: str | None) -> None:
+    locked = {"key": secured.authority.lock("client", KEY_PASSWORD), "key_password": password}
+    assert "`source.security.key_password`" in said(certificate(secured, **locked))
+
+
+def test_plaintext_where_tls_is_spoken(secured: Secured) -> None:
+    for address in (secured.broker.tls, secured.broker.sasl):
+        assert "speak TLS: mend `source.security.protocol`" in said({"brokers": address})
+
+
+def test_tls_where_plaintext_is_spoken(secured: Secured) -> None:
+    for way in (login(secured), certificate(secured)):
+        assert "speak no TLS: mend `source.security.protocol`" in said(way | {"brokers": secured.plain})
+
+
+def test_a_login_where_none_is_asked_for(secured: Secured) -> None:
+    assert "`source.security.protocol`" in said(
+        login(secured, verify_hostname=False) | {"brokers": secured.broker.elsewhere}
+    )
+
+
+def test_no_login_where_one_is_asked_for(secured: Secured) -> None:
+    """It may be a broker that is about to come, so it is waited for."""
+    there = certificate(secured) | {"brokers": secured.broker.sasl}
+    assert "`source.security.protocol`" in said(there, TryAgain)
+
+
+def test_brokers_out_of_reach(secured: Secured) -> None:
+    assert "`source.brokers`" in said(login(secured) | {"brokers": "127.0.0.1:1"}, TryAgain)
+    assert "`source.brokers`" in said(login(secured) | {"brokers": "nowhere.invalid:1"}, TryAgain)
+
+
+def test_a_topic_that_is_not_there(secured: Secured) -> None:
+    assert "`streams.topics`" in said(login(secured), TryAgain, "nowhere")
+
+
+def test_a_topic_that_may_not_be_seen(secured: Secured, filled: str) -> None:
+    secured.broker.deny(USER, ResourceType.TOPIC, filled, AclOperation.DESCRIBE)
+    assert f"topic {filled}" in said(login(secured), topic=filled)
+
+
+def test_a_topic_that_may_be_seen_but_not_read(bench: Bench, secured: Secured, filled: str) -> None:
+    """Only the client that reads gets to know it."""
+    secured.broker.deny(USER, ResourceType.TOPIC, filled, AclOperation.READ)
+    with pytest.raises(SettingsRefused, match=rf"do not let us read the topic {filled}.* `streams.topics`"):
+        bench.ingest(bench.settings(filled, source=login(secured)))
+
+
+def test_a_group_that_may_not_be_used_is_no_reason_to_stop(bench: Bench, secured: Secured, filled: str) -> None:
+    """Its offsets are a hint for others."""
+    settings = bench.settings(filled, source=login(secured))
+    secured.broker.deny(USER, ResourceType.GROUP, settings.name, AclOperation.READ)
+    lands(bench, settings)
+    source = Kafka(settings.source, (filled,))
+    with pytest.raises(SettingsRefused, match="`name`"):
+        source.publish(source.ends(), settings.name)

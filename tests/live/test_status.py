@@ -1,0 +1,87 @@
+"""`lakehouse-ingest status`: what the tables know, in agreement with the broker and the tables themselves."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.commands.status import look
+from tests.live.test_ledger import events
+from tests.services.command import Command
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+def words(bench: Bench, topic: str) -> list[str]:
+    flags = {"--name": topic.lower(), "--topics": topic, "--brokers": bench.broker, "--catalog-uri": bench.uri}
+    return [word for pair in {**flags, "--namespace": f"ns_{topic}"}.items() for word in pair]
+
+
+def test_it_says_what_has_landed_and_how_much_waits(bench: Bench, topic: str, command: Command) -> None:
+    create_topic(bench.broker, topic, 2)
+    produce(bench.broker, topic, [*events(range(20), 2), (None, b"{")])
+    bench.ingest(bench.settings(topic))
+    produce(bench.broker, topic, events(range(20, 27), 2))
+    before = [bench.table(f"ns_{topic}.{name}").metadata_location for name in (topic, "lakehouse_batches")]
+    said = command("status", *words(bench, topic), "--json")
+    assert said.code == 0, said.err
+    (stream,) = json.loads(said.out)
+    assert sum(part["landed"] for part in stream["partitions"]) == 21
+    assert sum(part["end"] for part in stream["partitions"]) == 28
+    assert (stream["lag"], stream["epoch"]) == (7, 1)
+    tables: dict[str, Any] = {each["name"]: each for each in stream["tables"]}
+    assert tables[f"ns_{topic}.{topic}"]["rows"] == len(bench.rows(f"ns_{topic}.{topic}")) == 20
+    assert tables[f"ns_{topic}.dead_letters"]["rows"] == 1
+    assert tables[f"ns_{topic}.{topic}"]["files"] == len(bench.table(f"ns_{topic}.{topic}").inspect.files())
+    batch = stream["last_batch"]
+    assert (batch["counts"]["received"], batch["counts"]["landed"], batch["counts"]["dead"]) == (21, 20, 1)
+    assert batch["reasons"] == {"broken_json": 1}
+    after = [bench.table(f"ns_{topic}.{name}").metadata_location for name in (topic, "lakehouse_batches")]
+    assert before == after, "it changes nothing"
+    for_people = command("status", *words(bench, topic))
+    assert "21 received = 20 landed + 1 dead [1 broken_json]" in " ".join(for_people.out.split())
+
+
+def test_the_last_batch_is_found_behind_starts_that_landed_nothing(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(3), 1))
+    for _ in range(3):
+        bench.ingest(bench.settings(topic))
+    (found,) = look(bench.settings(topic))
+    assert found.standing
+    assert found.standing.last_batch
+    assert found.standing.last_batch.counts["landed"] == 3
+    assert found.standing.epoch == 3
+    assert found.standing.lag == 0
+
+
+def test_a_broker_that_is_away_leaves_the_lag_open(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lakehouse_ingest.sources.kafka.ASK_S", 1.0)
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(3), 1))
+    bench.ingest(bench.settings(topic))
+    (found,) = look(bench.settings(topic, source={"brokers": "127.0.0.1:1"}))
+    assert found.standing
+    assert found.standing.lag is None
+    assert [part.landed for part in found.standing.partitions] == [3]
+    assert "127.0.0.1:1" in found.silent
+
+
+def test_what_is_not_there_yet_is_no_error(bench: Bench, topic: str, command: Command) -> None:
+    create_topic(bench.broker, topic, 1)
+    said = command("status", *words(bench, topic))
+    assert said.code == 0
+    assert "has not landed anything yet" in said.out
+
+
+def test_no_warehouse_is_one_sentence(topic: str, command: Command, tmp_path: Any) -> None:
+    said = command("status", "--topics", topic, "--warehouse", tmp_path / "gone")
+    assert said.code == 2
+    assert said.sentence.startswith("`catalog.path` (--warehouse) is ")

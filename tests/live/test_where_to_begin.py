@@ -1,0 +1,149 @@
+"""Where a stream begins that no table knows, which topics it reads, and when it ends, on a real broker."""
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from time import sleep
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest import stream as streams
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.settings import Settings
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import until
+
+pytestmark = pytest.mark.live
+
+NOON = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC)
+LANDING_S = 90.0
+
+
+def events(numbers: Iterable[int], partition: int = 0) -> Iterator[tuple[Any, ...]]:
+    """One a minute; the first at noon."""
+    for n in numbers:
+        yield None, json.dumps({"n": n}).encode(), None, int(NOON.timestamp() + 60 * n) * 1000, partition
+
+
+def seen(bench: Bench, namespace: str, *tables: str) -> dict[tuple[str, int], list[int]]:
+    """The offsets in these tables by topic and partition; one that is there twice is twice in the list."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in sorted(bench.places(*(f"{namespace}.{table}" for table in tables)).elements()):
+        found.setdefault((topic, partition), []).append(offset)
+    return found
+
+
+@pytest.fixture
+def filled(bench: Bench, topic: str) -> str:
+    """Ten records in partition 0, three in partition 1."""
+    create_topic(bench.broker, topic, 2)
+    produce(bench.broker, topic, [*events(range(10)), *events(range(3), 1)])
+    return topic
+
+
+CHOICES: list[tuple[dict[str, Any], int, int]] = [
+    ({"start": NOON + dt.timedelta(minutes=3, seconds=1)}, 4, 3),
+    ({"start": {"": {0: 7}}}, 7, 0),
+    ({"start": "latest", "seek": {"": {1: 0}}}, 10, 1),
+    ({"start": {"": {0: 7, 1: 2}}, "seek": {"": {0: 8}}}, 9, 2),
+]
+
+
+@pytest.mark.parametrize(("choice", "first", "second"), CHOICES)
+def test_a_first_start_begins_where_the_settings_say(
+    bench: Bench, filled: str, choice: dict[str, Any], first: int, second: int
+) -> None:
+    """And a later one where the tables are, whatever the settings say then."""
+    source = {"brokers": bench.broker}
+    bench.ingest(bench.settings(filled, source={**source, **choice}))
+    produce(bench.broker, filled, [*events([10]), *events([3], 1)])
+    bench.ingest(bench.settings(filled, source={**source, "start": "earliest", "seek": {filled: {0: 10**6}}}))
+    wanted = {(filled, 0): [*range(first, 11)], (filled, 1): [*range(second, 4)]}
+    assert seen(bench, f"ns_{filled}", filled) == wanted
+
+
+@pytest.mark.parametrize(
+    ("choice", "says"),
+    [
+        ({"start": {"": {0: 11}}}, "`source.start` names offset 11 of topic .* partition 0, which holds 0 to 9"),
+        ({"seek": {"": {2: 1}}}, "`source.seek` names partition 2 of topic .*, whose partitions are 0 to 1"),
+        ({"start": {"typo": {0: 1}}}, "`source.start` names the topic typo, which no stream reads"),
+    ],
+)
+def test_what_the_broker_does_not_hold_stops_the_start(
+    bench: Bench, filled: str, choice: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SettingsRefused, match=says):
+        bench.ingest(bench.settings(filled, source={"brokers": bench.broker, **choice}))
+
+
+def test_a_stream_ends_after_so_many_batches(bench: Bench, filled: str) -> None:
+    """And the next one goes on behind them."""
+    settings = bench.settings(filled, stream={"max_records": 4})
+    pipeline = bench.ingest(settings, drain=False, max_batches=2)
+    assert pipeline.landed == 2
+    assert len(bench.rows(f"ns_{filled}.{filled}")) == 8
+    bench.ingest(settings)
+    assert seen(bench, f"ns_{filled}", filled) == {(filled, 0): [*range(10)], (filled, 1): [0, 1, 2]}
+
+
+# -- topics by pattern ------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_appears_later_is_taken_in(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the same run, each record once; another name that only begins alike is not read."""
+    monkeypatch.setattr(streams, "TOPICS_S", 0.5)
+    first, second, later, other = (f"{topic}_{name}" for name in ("a", "b", "c", "a_not"))
+    pipeline = bench.pipeline(matching(bench, topic, every="1h", idle="1s"), drain=False)
+    with running(pipeline):
+        for name in (first, second, other):
+            create_topic(bench.broker, name)
+            produce(bench.broker, name, events(range(5)))
+        assert until(lambda: landed(bench, topic) == 10, LANDING_S)
+        create_topic(bench.broker, later)
+        produce(bench.broker, later, events(range(7)))
+        assert until(lambda: landed(bench, topic) == 17, LANDING_S)
+    wanted = {(first, 0): [*range(5)], (later, 0): [*range(7)], (second, 0): [*range(5)]}
+    assert seen(bench, f"ns_{topic}", first, second, later) == wanted
+    bench.ingest(matching(bench, topic))  # another start has nothing to ask, and nothing to add
+    assert seen(bench, f"ns_{topic}", first, second, later) == wanted
+
+
+def test_without_a_match_a_drained_stream_has_nothing_to_do(bench: Bench, topic: str) -> None:
+    assert bench.ingest(matching(bench, topic)).landed == 0
+
+
+def test_without_a_match_a_stream_waits_and_says_so_once(
+    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(streams, "TOPICS_S", 0.1)
+    with running(bench.pipeline(matching(bench, topic), drain=False)):
+        sleep(1)
+    assert capsys.readouterr().out.count("no_topic_yet") == 1
+
+
+def matching(bench: Bench, topic: str, **stream: Any) -> Settings:
+    return bench.settings(topic, stream={"topics": [], "topic_pattern": f"{topic}_.", **stream})
+
+
+def landed(bench: Bench, topic: str) -> int:
+    namespace = f"ns_{topic}"
+    tables = bench.lake.list_tables(namespace) if bench.lake.namespace_exists(namespace) else []
+    return sum(len(bench.rows(f"{namespace}.{name}")) for _, name in tables if name.startswith(topic))
+
+
+@contextmanager
+def running(pipeline: Pipeline) -> Iterator[None]:
+    """In a thread, until the end of the block."""
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(pipeline.run)
+        try:
+            yield
+        finally:
+            pipeline.stop.set()
+            run.result(LANDING_S)

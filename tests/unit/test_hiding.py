@@ -1,0 +1,50 @@
+"""Secrets are found wherever in the settings they are."""
+
+import re
+
+import pytest
+
+from lakehouse_ingest.hiding import HIDDEN_KEYS, secrets_of
+from lakehouse_ingest.settings import Settings
+
+PLANTED = {
+    "name": "plant",
+    "catalog": {
+        "token": "planted-1",
+        "credential": "planted-id:planted-2",
+        "headers": {"Authorization": "Bearer planted-3"},
+        "properties": {"adls.sas-token.account": "planted-4", "token-refresh-enabled": "true", "prefix": "shown-1"},
+    },
+    "s3": {"access_key": "planted-5", "secret_key": "planted-6"},
+    "source": {"options": {"ssl.key.password": "planted-7", "client.id": "shown-2", "sasl.password": "abc"}},
+    "streams": [
+        {"topics": ["t"], "tables": [{"hints": {"password": "string"}, "properties": {"k.secret": "planted-8"}}]}
+    ],
+    "spark": {"options": {"spark.hadoop.fs.s3a.access.key": "planted-9"}},
+    "telemetry": {"headers": {"x-key": "planted-10"}},
+}
+
+
+def test_every_secret_is_found_and_nothing_else() -> None:
+    found = secrets_of(Settings.model_validate(PLANTED))
+    assert {value for value in found if "planted" not in value} == set(), "what is hidden everywhere must be secret"
+    wanted = {f"planted-{number}" for number in range(1, 11)} | {"planted-id:planted-2", "Bearer planted-3"}
+    assert wanted <= found
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.sql.catalog.lake.token",
+        "spark.sql.catalog.lake.credential",
+        "spark.sql.catalog.lake.header.X-Api-Key",
+        "spark.sql.catalog.lake.s3.secret-access-key",
+        "spark.sql.catalog.lake.s3.access-key-id",
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.keystore.key",
+        "kafka.ssl.truststore.certificates",
+        "kafka.ssl.key.password",
+    ],
+)
+def test_spark_hides_the_key(key: str) -> None:
+    assert re.search(HIDDEN_KEYS, key)

@@ -1,0 +1,177 @@
+"""What the two Kafka clients are given, each in its own words, and what is refused before either is asked."""
+
+import re
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.sources.client_options import BOTH, LIBRDKAFKA, ONLY_JAVA, ONLY_LIBRDKAFKA, OURS, sorted_out
+from lakehouse_ingest.sources.clients import for_java, for_librdkafka
+from lakehouse_ingest.sources.refusals import LONGEST, of_java, of_text
+
+CA, CERTIFICATE, KEY = (f"-----BEGIN {what}-----\nabc\n" for what in ("CERTIFICATE", "CERTIFICATE", "PRIVATE KEY"))
+
+
+def source(**security: Any) -> SourceSettings:
+    return SourceSettings.model_validate({"brokers": "b:1", "security": security})
+
+
+# -- security ---------------------------------------------------------------------------------------------
+
+
+def test_without_security_nothing_is_said_of_it() -> None:
+    assert for_java(source())["security.protocol"] == "PLAINTEXT"
+    assert not [key for key in {**for_java(source()), **for_librdkafka(source())} if "sasl" in key or ".pem" in key]
+
+
+def test_a_password_is_given_to_both() -> None:
+    given = source(username="u", password="p", ca=CA)
+    java, librdkafka = for_java(given), for_librdkafka(given)
+    assert java["security.protocol"] == "SASL_SSL"
+    assert java["ssl.truststore.certificates"] == librdkafka["ssl.ca.pem"] == CA
+    assert java["sasl.mechanism"] == librdkafka["sasl.mechanism"] == "PLAIN"
+    assert librdkafka["sasl.password"] == "p"
+    assert java["sasl.jaas.config"].endswith('PlainLoginModule required username="u" password="p";')
+
+
+def test_a_password_may_hold_whatever_ends_a_word_of_java() -> None:
+    """The broker of the live tests asks for one like that."""
+    jaas = for_java(source(username='a"b', password='\\";\n=', mechanism="SCRAM-SHA-256"))["sasl.jaas.config"]
+    assert jaas.endswith(r"""ScramLoginModule required username="a\"b" password="\\\";\n=";""")
+
+
+def test_a_certificate_is_given_to_both_and_to_java_without_its_password() -> None:
+    given = source(certificate=CERTIFICATE, key=KEY, key_password="p")
+    java, librdkafka = for_java(given, "unlocked"), for_librdkafka(given)
+    assert (java["ssl.keystore.type"], java["ssl.keystore.key"]) == ("PEM", "unlocked")
+    assert (librdkafka["ssl.key.pem"], librdkafka["ssl.key.password"]) == (KEY, "p")
+    assert "ssl.key.password" not in java
+
+
+def test_a_key_that_java_can_not_read_is_refused_with_the_way_to_mend_it() -> None:
+    with pytest.raises(SettingsRefused, match=r"`source\.security\.key` should be PKCS 8.*openssl pkcs8"):
+        for_librdkafka(source(certificate=CERTIFICATE, key=KEY.replace("PRIVATE", "RSA PRIVATE")))
+
+
+def test_tokens_are_asked_for_by_both() -> None:
+    given = source(token_url="http://t", client_id="c", client_secret="s", scope="all")
+    java, librdkafka = for_java(given), for_librdkafka(given)
+    assert java["sasl.jaas.config"].endswith('required clientId="c" clientSecret="s" scope="all";')
+    assert (
+        java["sasl.oauthbearer.token.endpoint.url"] == librdkafka["sasl.oauthbearer.token.endpoint.url"] == "http://t"
+    )
+    assert librdkafka["sasl.oauthbearer.method"] == "oidc"
+
+
+@pytest.mark.parametrize(("verify", "java", "librdkafka"), [(True, "https", "https"), (False, "", "none")])
+def test_a_host_is_verified_or_not(*, verify: bool, java: str, librdkafka: str) -> None:
+    given, key = source(ca=CA, verify_hostname=verify), "ssl.endpoint.identification.algorithm"
+    assert (for_java(given)[key], for_librdkafka(given)[key]) == (java, librdkafka)
+
+
+# -- options ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", ["session.timeout.ms", "session_timeout_ms"])
+def test_what_both_know_goes_to_both_in_any_spelling(spelling: str) -> None:
+    known = {"session.timeout.ms": "7"}
+    assert sorted_out({spelling: "7"}) == (known, known)
+
+
+def test_what_one_knows_goes_to_that_one() -> None:
+    java, librdkafka = sorted_out({"max_poll_records": "7", "queued.max.messages.kbytes": "8"})
+    assert (java, librdkafka) == ({"max.poll.records": "7"}, {"queued.max.messages.kbytes": "8"})
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"),
+    [
+        ("auto_offset_reset", "`source.start`"),
+        ("bootstrap.servers", "`source.brokers`"),
+        ("group_id", "`name`"),
+        ("isolation.level", "`source.isolation`"),
+        ("enable.auto.commit", "nothing: offsets live in the tables"),
+        ("value_deserializer", "nothing: records are read as bytes"),
+        ("ssl_cafile", "`source.security.ca`"),
+        ("ssl.truststore.location", "`source.security.ca`"),
+        ("ssl.certificate.location", "`source.security.certificate`"),
+        ("ssl_keyfile", "`source.security.key`"),
+        ("sasl_plain_password", "`source.security.password`"),
+        ("sasl.jaas.config", "`source.security.username` and `source.security.password`"),
+        ("security_protocol", "`source.security.protocol`"),
+        ("ssl_check_hostname", "`source.security.verify_hostname`"),
+    ],
+)
+def test_what_we_have_a_setting_for_is_refused_and_names_it(key: str, ours: str) -> None:
+    with pytest.raises(SettingsRefused, match=re.escape(f"can't hold {key}; use {ours}")):
+        sorted_out({key: "secret"})
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("fetch.min.byte", "; did you mean fetch.min.bytes?"), ("ssl_ca_file", "; did you mean"), ("x", "")],
+)
+def test_what_neither_knows_is_refused_with_the_nearest(key: str, hint: str) -> None:
+    with pytest.raises(SettingsRefused, match=f"no Kafka consumer knows {key} in `source.options`{re.escape(hint)}"):
+        sorted_out({key: "secret"})
+
+
+def test_each_name_is_in_one_list() -> None:
+    lists = (BOTH, ONLY_JAVA, ONLY_LIBRDKAFKA, OURS.keys())
+    assert len(frozenset().union(*lists)) == sum(map(len, lists))
+
+
+def test_each_of_our_settings_that_a_refusal_names_is_there() -> None:
+    fields = {f"source.{name}" for name in SourceSettings.model_fields}
+    fields |= {f"source.security.{name}" for name in type(SourceSettings().security).model_fields}
+    named = {each for ours in OURS.values() if not ours.startswith("nothing") for each in ours.split(" and ")}
+    assert named <= fields | {"name"}
+
+
+@pytest.mark.parametrize("name", sorted(LIBRDKAFKA))
+def test_librdkafka_knows_the_names(name: str) -> None:
+    """It refuses an unknown one with other words than a value."""
+    said = ""
+    try:
+        AdminClient({name: "?", "log_level": 0})
+    except KafkaException as refusal:
+        said = refusal.args[0].str()
+    assert "No such configuration property" not in said
+
+
+def test_a_value_that_librdkafka_refuses_is_named() -> None:
+    failure = of_text('Invalid value for configuration property "fetch.min.bytes"', source())
+    assert "fetch.min.bytes" in str(failure)
+
+
+# -- sentences --------------------------------------------------------------------------------------------
+
+
+def test_a_sentence_stays_short_however_many_brokers_there_are() -> None:
+    many = SourceSettings.model_validate({"brokers": ",".join(f"broker-{n}.example.com:9092" for n in range(50))})
+    failure = of_java("SaslAuthenticationException: no", many)
+    assert len(str(failure)) <= LONGEST
+    assert "`source.security`" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("Caused by: org.apache.kafka.common.config.ConfigException: Invalid value x for configuration y.z: no", "y.z"),
+        ("…TopicAuthorizationException: Not authorized to access topics: [t]", "the topic t"),
+        ("…GroupAuthorizationException: Not authorized to access group: g", "`name`"),
+    ],
+)
+def test_what_java_refuses_is_for_the_one_who_wrote_the_settings(said: str, names: str) -> None:
+    failure = of_java(said, source())
+    assert isinstance(failure, SettingsRefused)
+    assert names in str(failure)
+
+
+def test_what_may_come_back_is_left_to_the_wait() -> None:
+    assert of_java("org.apache.kafka.common.errors.TimeoutException: Timed out", source()) is None
+    assert of_text("Connect to ipv4#127.0.0.1:1 failed: Connection refused", source()) is None

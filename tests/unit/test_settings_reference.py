@@ -1,0 +1,212 @@
+"""What the settings say of themselves: a reference, examples that load, where each value came from."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.settings import Layer, Loaded, foreign, from_flags, load, load_settings, reference
+from lakehouse_ingest.settings.lines import of_toml, of_yaml
+
+ROOT = Path(__file__).parents[2]
+SECRET = "s3cr3t-planted"
+TOML = """\
+name = "plant-7"
+
+[source]
+brokers = "kafka:9092"
+security.username = "me"
+security.password = "s3cr3t-planted"
+[source.options]
+"client.id" = "x"
+
+[[streams]]
+topics = [
+    "a",
+]
+name = "one"
+[[streams.tables]]
+table = "x"
+[[streams.tables]]
+table = "y"
+[[streams]]
+topics = ["b"]
+[[streams.tables]]
+codec = "gzip"
+"""
+PLACES = {
+    ("name",): 1,
+    ("source",): 3,
+    ("source", "brokers"): 4,
+    ("source", "options", "client.id"): 8,
+    ("streams", 0, "topics"): 11,
+    ("streams", 0, "name"): 14,
+    ("streams", 0, "tables", 1, "table"): 18,
+    ("streams", 1, "topics"): 20,
+    ("streams", 1, "tables", 0, "codec"): 22,
+}
+
+
+def loaded(path: Path | None = None, environment: dict[str, str] | None = None, **flags: Any) -> Loaded:
+    given = {f"--{flag.replace('_', '-')}": value for flag, value in flags.items()}
+    return load(path, from_flags(given), environment or {})
+
+
+# -- the reference ----------------------------------------------------------------------------------------
+
+
+def test_every_setting_says_what_it_is_for_and_what_to_write() -> None:
+    for entry in reference.entries():
+        if not entry.model:
+            assert entry.description, entry.name
+            assert entry.kind, entry.name
+            assert entry.default is not None or entry.sample is not None, entry.name
+
+
+@pytest.mark.parametrize("form", ["toml", "yaml"])
+def test_an_example_with_all_settings_is_what_holds_without_a_file(form: Any) -> None:
+    text = reference.example(form)
+    tree = tomllib.loads(text) if form == "toml" else yaml.safe_load(text)
+    assert load_settings(None, tree, {}) == load_settings(
+        None, {"name": "plant-7", "streams": [{"topics": ["sensors"]}]}, {}
+    )
+
+
+@pytest.mark.parametrize("form", ["toml", "yaml"])
+def test_the_remarks_of_an_example_are_settings_too(form: Any) -> None:
+    """But for those that exclude one another, or name files that are not here."""
+    others = ("topic_pattern", "ca", "certificate", "key", "key_password", "token_url", "client_id", "client_secret")
+    keep = re.compile(rf"^(\s*)#(?! )(?!(?:{'|'.join(others)})\b)", re.MULTILINE)
+    text = keep.sub(r"\1", reference.example(form))
+    tree = tomllib.loads(text) if form == "toml" else yaml.safe_load(text)
+    assert load_settings(None, tree, {}).catalog.uri == "http://localhost:8181"
+
+
+def test_the_example_that_is_kept_in_the_tree_is_the_one_that_is_printed() -> None:
+    kept = (ROOT / "deploy" / "examples" / "every-setting.toml").read_text(encoding="utf-8")
+    assert kept == reference.example("toml"), (
+        "lakehouse-ingest settings --example toml > deploy/examples/every-setting.toml"
+    )
+
+
+# -- where a value came from ------------------------------------------------------------------------------
+
+
+def test_a_line_of_toml_is_found_by_its_key() -> None:
+    found = of_toml(TOML)
+    assert {place: found.get(place) for place in PLACES} == PLACES
+
+
+def test_a_line_of_yaml_is_found_by_its_key() -> None:
+    text = yaml.safe_dump(tomllib.loads(TOML), sort_keys=False)
+    found, lines = of_yaml(text), text.splitlines()
+    for place in PLACES:
+        assert str(place[-1]) in lines[found[place] - 1]
+
+
+def test_each_value_says_where_it_came_from(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(TOML.partition('[[streams]]\ntopics = ["b"]')[0], encoding="utf-8")
+    found = loaded(path, {"LAKEHOUSE_INGEST_CATALOG__URI": "http://x"}, brokers="other:1")
+    assert found.origin_of(("source", "brokers")) == "--brokers"
+    assert found.origin_of(("catalog", "uri")) == "LAKEHOUSE_INGEST_CATALOG__URI"
+    assert found.origin_of(("streams", 0, "tables", 1, "table")) == "p.toml line 18"
+    assert found.origin_of(("retry", "first")) == ""
+    values = dict(reference.in_force(found.settings))
+    assert values["source", "brokers"] == "other:1"
+    assert SECRET not in str(values)
+
+
+def test_a_refusal_says_where_the_value_stands(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(TOML.replace('codec = "gzip"', 'codec = "rar"'), encoding="utf-8")
+    with pytest.raises(
+        SettingsRefused, match=r"`streams\.1\.tables\.0\.codec` \(p\.toml line 22\) should be 'zstd'.*, not 'rar'"
+    ):
+        loaded(path)
+    with pytest.raises(SettingsRefused, match=r"`source\.start` \(--start\) should be 'earliest'"):
+        loaded(topics=["a"], start="soon")
+    with pytest.raises(SettingsRefused, match=r"`retry\.limit` \(LAKEHOUSE_INGEST_RETRY__LIMIT\) should be a duration"):
+        loaded(environment={"LAKEHOUSE_INGEST_RETRY__LIMIT": "soon"}, topics=["a"])
+
+
+def test_a_later_sentence_that_names_a_setting_says_so_as_well() -> None:
+    found = loaded(environment={"LAKEHOUSE_INGEST_CATALOG__TOKEN": SECRET}, topics=["a"], brokers="b:1")
+    said = found.explained("no answer at b:1: mend `source.brokers` or `streams.topics`")
+    assert said == "no answer at b:1: mend `source.brokers` (--brokers) or `streams.topics`"
+    assert found.explained("mend `streams.topics`") == "mend `streams.topics` (--topics)"
+    assert found.explained("mend `retry.limit` and `nothing.known`") == "mend `retry.limit` and `nothing.known`"
+    assert "LAKEHOUSE_INGEST_CATALOG__TOKEN" in found.explained("refused: `catalog.token`")
+
+
+def test_variables_of_other_systems_are_answered_with_ours() -> None:
+    assert foreign({"KAFKA_BROKERS": "x", "HOME": "/"}) == {"KAFKA_BROKERS": "source.brokers"}
+
+
+# -- secrets and their files ------------------------------------------------------------------------------
+
+
+def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{SECRET}\n", encoding="utf-8")
+    tree = {"streams": [{"topics": ["a"]}], "catalog": {"token": {"file": str(tmp_path / "token")}}}
+    token = load(None, Layer(tree), {}).settings.catalog.token
+    assert token
+    assert token.get_secret_value() == SECRET
+    environment = {"LAKEHOUSE_INGEST_CATALOG__TOKEN__FILE": str(tmp_path / "token")}
+    assert loaded(environment=environment, topics=["a"]).settings.catalog.token == token
+    with pytest.raises(SettingsRefused, match=r"TOKEN__FILE\) names a file that can't be read \(No such file"):
+        loaded(environment={"LAKEHOUSE_INGEST_CATALOG__TOKEN__FILE": str(tmp_path / "gone")}, topics=["a"])
+
+
+def test_certificates_are_a_file_or_the_text_itself(tmp_path: Path) -> None:
+    text = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    (tmp_path / "ca.pem").write_text(text, encoding="utf-8")
+    (tmp_path / "no.pem").write_text("nothing", encoding="utf-8")
+    by_file = loaded(environment={"LAKEHOUSE_INGEST_SOURCE__SECURITY__CA": str(tmp_path / "ca.pem")}, topics=["a"])
+    by_text = loaded(environment={"LAKEHOUSE_INGEST_SOURCE__SECURITY__CA": text}, topics=["a"])
+    assert by_file.settings == by_text.settings
+    assert by_file.settings.source.security.over == "ssl"
+    with pytest.raises(SettingsRefused, match=r"`source\.security\.ca` .* should be PEM"):
+        loaded(environment={"LAKEHOUSE_INGEST_SOURCE__SECURITY__CA": str(tmp_path / "no.pem")}, topics=["a"])
+
+
+@pytest.mark.parametrize(
+    ("security", "says"),
+    [
+        ({"username": "me"}, "both `username` and `password`"),
+        ({"mechanism": "PLAIN"}, "`username` and `password` for PLAIN"),
+        ({"mechanism": "oauthbearer"}, "`token_url`, `client_id`"),
+        ({"protocol": "ssl", "username": "me", "password": "x"}, "sasl_ssl or sasl_plaintext for PLAIN, not ssl"),
+        ({"protocol": "SASL_SSL"}, "a `mechanism` for sasl_ssl"),
+        ({"protocol": "tls"}, "'plaintext', 'ssl'"),
+    ],
+)
+def test_security_that_is_not_whole_is_refused(security: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsRefused) as refusal:
+        load_settings(None, {"streams": [{"topics": ["a"]}], "source": {"security": security}}, {})
+    assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("latest", "latest"),
+        ('{"t": {"0": 42}}', {"t": {0: 42}}),
+        ('{"0": 42, "1": 7}', {"": {0: 42, 1: 7}}),
+        ({"t": {0: 42}}, {"t": {0: 42}}),
+    ],
+)
+def test_a_start_may_be_a_word_or_offsets(written: Any, found: Any) -> None:
+    assert loaded(topics=["t"], start=written).settings.source.start == found
+
+
+def test_a_start_may_be_a_moment_with_its_zone() -> None:
+    moment = loaded(topics=["t"], start="2026-11-18T01:00:00+01:00").settings.source.start
+    assert str(moment) == "2026-11-18 00:00:00+00:00"
+    for wrong in ("2026-11-18", "2026-11-18T01:00:00", "{0: x}", '{"t": {"0": -1}}'):
+        with pytest.raises(SettingsRefused, match="start"):
+            loaded(topics=["t"], start=wrong)
