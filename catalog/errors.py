@@ -86,6 +86,7 @@ _STORE_DENIES = re.compile(
     r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE"
     r"|MISSING_AUTHENTICATION_TOKEN|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET)|AWS Error [^:]*HTTP status 403"
 )
+_PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 404, 429, 500, 501
 _BY_STATUS: dict[int, type[CatalogError]] = {
@@ -178,6 +179,8 @@ def _reason(error: Exception, secrets: Collection[str]) -> str:
     text = str(_root(error)) if isinstance(error, requests.RequestException) else str(error)
     # Before that it says at length which file, which is no help and may be all that a cut leaves.
     text = found[0] if (found := _STORE_SAYS.search(text)) else text
+    # A page for a browser: its title says what there is to say.
+    text = page[1] if (page := _PAGE.search(text)) else text
     return redacted(" ".join(text.split()), secrets)[:_LONGEST] or type(error).__name__
 
 

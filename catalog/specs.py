@@ -10,8 +10,7 @@ _NAMED = re.compile(r"(?P<term>.+?)\s+as\s+(?P<name>\S+)", re.IGNORECASE)
 _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
 _UNDERSTOOD = (
-    "understood are column, year(column), month(column), day(column), hour(column), bucket(16, column) "
-    "and truncate(4, column)"
+    "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
 )
 _HIDDEN = "***"
 

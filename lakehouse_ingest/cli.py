@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.errors import LakehouseError, fitted
 from lakehouse_ingest.network import reach_this_machine
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def main() -> None:
         if DEBUG.get():
             raise
         loaded = LOADED.get()
-        typer.echo(f"lakehouse-ingest: {loaded.explained(str(error)) if loaded else error}", err=True)
+        typer.echo(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
         sys.exit(error.exit_code)
     except Exception as bug:
         if DEBUG.get():

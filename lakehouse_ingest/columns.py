@@ -4,6 +4,7 @@ A value is read in a `wire` type that loses nothing (a timestamp as text, a deci
 small integer as a larger one), and then checked against what the column really takes.
 """
 
+import difflib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -90,8 +91,10 @@ def declared(name: str, type_name: str, *, required: bool) -> ColumnPlan:
     # Field names inside a struct keep their case.
     iceberg = type_name.strip() if "<" in iceberg else re.sub(r"(?<=[(,\d])\s+|\s+(?=[,)])", "", iceberg)
     if iceberg not in PLAIN and not _is_decimal(iceberg) and not _is_nested(iceberg):
-        known = ", ".join((*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES))
-        raise SettingsRefused(f"the type {type_name!r} of column {name} is not known; there are {known}")
+        known = [*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES]
+        near = difflib.get_close_matches(lower, [*known, *OTHER_NAMES], n=1, cutoff=0.5)
+        there = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:12])} and others"
+        raise SettingsRefused(f"`columns` give {name[:40]} the type {type_name[:40]!r}, which is not known; {there}")
     return ColumnPlan(name, name, iceberg, required)
 
 

@@ -45,3 +45,15 @@ class Superseded(NeedsOperator): ...
 
 class TryAgain(LakehouseError):
     exit_code = 4
+
+
+LONGEST = 200  # characters of a sentence that a person reads at a glance
+
+
+def fitted(sentence: str, longest: int = LONGEST) -> str:
+    """What is too long is cut in the middle: what to do stands behind the last semicolon, and stays."""
+    if len(sentence) <= longest:
+        return sentence
+    head, mark, advice = sentence.rpartition("; ")
+    room = longest - len(mark) - len(advice) - 1
+    return f"{head[:room]}…{mark}{advice}" if mark and room > longest / 3 else f"{sentence[: longest - 1]}…"

@@ -190,7 +190,7 @@ def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
     try:
         return tuple(Partition.parse(each) for each in settings.partition_by)
     except ValueError as refusal:
-        raise SettingsRefused(f"the setting `partition_by` can't be understood: {refusal}") from None
+        raise SettingsRefused(f"`partition_by` can't be understood: {refusal}") from None
 
 
 def check_layout(state: TableState, settings: TableSettings) -> None:

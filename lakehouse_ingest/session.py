@@ -12,7 +12,7 @@ from threading import Thread
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -20,9 +20,11 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.hiding import HIDDEN_KEYS
 from lakehouse_ingest.network import java_properties, tell
 from lakehouse_ingest.settings import SparkSettings
+from lakehouse_ingest.spark_errors import sentence
 
 LAKE = "lake"  # the catalog's name within Spark; never seen outside this process
 STOP_S = 10.0
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars")
 # What the launcher says at every start, whatever the logging is set to.
 CHATTER = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
@@ -61,16 +63,23 @@ def session(
         os.close(writing)
         relay.join()
         raise SettingsRefused(
-            f"Spark's Java process ended at once; see the settings under `spark`: {' '.join(said)[:300]}"
+            f"Spark's Java process ended at once; see the settings under `spark`: {' '.join(said)[:100]}"
         ) from None
     os.close(writing)
     process = gateway.proc
     try:
         tell(gateway.jvm, network)
-        spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
-        yield spark
-        with suppress(Py4JError, OSError):
-            spark.stop()
+        try:
+            spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except (Py4JError, PySparkException) as failure:
+            raise SettingsRefused(
+                f"Spark can't start with the settings under `spark`: {sentence(failure)[:120]}"
+            ) from failure
+        try:
+            yield spark
+        finally:
+            with suppress(Py4JError, OSError):
+                spark.stop()
     finally:
         with suppress(Py4JError, OSError):
             gateway.shutdown()
@@ -119,7 +128,6 @@ def _options(
         "spark.master": settings.master,
         "spark.submit.deployMode": "client",
         "spark.driver.memory": settings.memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.jars": ",".join(map(str, jars)),
@@ -152,4 +160,5 @@ def _options(
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.shuffle.partitions": "8",
         **settings.options,
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log4j} {settings.options.get(JAVA_OPTIONS, '')}".strip(),
     }

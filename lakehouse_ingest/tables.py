@@ -17,6 +17,7 @@ import catalog
 from catalog import Column, Connection, Partition, Sort, TableSpec, TableState
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import (
+    LONGEST,
     LakehouseError,
     NeedsOperator,
     SettingsRefused,
@@ -31,7 +32,6 @@ from lakehouse_ingest.records import Offsets
 __all__ = ["Column", "Connection", "Lake", "Partition", "Place", "Registered", "Sort", "TableSpec", "TableState"]
 
 PUBLISH_TRIES = 8
-LONGEST = 200  # characters of a sentence for a person
 # The settings behind what a refusal says that we had shown.
 WHO_WE_ARE = {
     "credential": "`catalog.credential` and `catalog.scope`",
@@ -86,7 +86,12 @@ class Lake:
         refused: Callable[[str, int, Exception], None] = lambda _table, _attempt, _error: None,
     ) -> None:
         with _explained():
-            self._lake = catalog.connect(connection)
+            try:
+                self._lake = catalog.connect(connection)
+            except catalog.Refused as refusal:
+                raise SettingsRefused(_with_advice(refusal, "`catalog.uri`")) from refusal
+            except catalog.Unreachable as away:
+                raise TryAgain(_with_advice(away, "`catalog.uri`")) from away
         self._pipeline = pipeline
         self._refused = refused  # told each time that somebody else's commit came first
         self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from lakehouse_ingest.catalog_access import connection_of, refuse_what_is_no_rest_catalog, spark_properties
 from lakehouse_ingest.commands.status import reached
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.errors import LONGEST, LakehouseError, SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.session import LAKE, session
@@ -54,7 +54,10 @@ class Lines:
 
     def failed(self, name: str, failure: LakehouseError) -> None:
         self.code = self.code or failure.exit_code
-        self._print("[red]no[/]", name, self._loaded.explained(str(failure)) if self._loaded else str(failure))
+        self._print("[red]no[/]", name, self._explained(str(failure)))
+
+    def _explained(self, sentence: str) -> str:
+        return fitted(self._loaded.explained(sentence) if self._loaded else sentence, LONGEST - 14)
 
     def _print(self, mark: str, name: str, said: str) -> None:
         self._console.print(f"{mark}  [bold]{name:<10}[/]", end="")

@@ -6,7 +6,7 @@ What each of them says is kept beside where it says so, for a refusal and for wh
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -83,18 +83,33 @@ class Loaded:
         """A sentence that names settings, as `catalog.uri`, with where their values came from."""
 
         def beside(found: re.Match[str]) -> str:
-            there = self.origin_of(tuple(_with_firsts(found[1].split("."))))
+            there = self._origin_of_name(found[1].split("."))
             return f"{found[0]} ({there})" if there else found[0]
 
         return re.sub(r"`([a-z_0-9.]+)`", beside, sentence, count=1)
 
+    def _origin_of_name(self, name: list[str]) -> str:
+        """Of the first setting that is called so; a sentence may leave out of which stream and table."""
+        numbered = any(part.isdigit() for part in name)
+        for layer in self.layers:
+            for where in _places(layer.values):
+                words = [str(key) for key in where if numbered or isinstance(key, str)]
+                if words[-len(name) :] == name:
+                    return layer.origin(where)
+        return ""
 
-def _with_firsts(parts: Sequence[str]) -> Iterator[str | int]:
-    """A setting's way; of several streams or tables, where none is named, the first."""
-    for part, following in zip(parts, [*parts[1:], "0"], strict=True):
-        yield int(part) if part.isdigit() else part
-        if part in ("streams", "tables") and not following.isdigit():
-            yield 0
+
+def _places(tree: Any, where: Where = ()) -> Iterator[Where]:
+    match tree:
+        case Mapping():
+            inner: Iterable[tuple[Any, Any]] = tree.items()
+        case list() | tuple():
+            inner = enumerate(tree)
+        case _:
+            return
+    for key, value in inner:
+        yield (*where, key)
+        yield from _places(value, (*where, key))
 
 
 def load_settings(

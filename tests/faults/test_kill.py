@@ -14,14 +14,15 @@ from lakehouse_ingest.ledger import PREFIX
 from lakehouse_ingest.records import Reason
 from tests.services.feeding import BROKEN_EVERY, Feeder
 from tests.services.kafka import create_topic
-from tests.services.pipelines import Pipelines, Running, settings_text, until
-from tests.services.readers import Reader, data_files, duckdb_at
+from tests.services.pipelines import Pipelines, Running, until
+from tests.services.readers import Reader
 from tests.services.records import check_batch_record
+from tests.services.surroundings import Surroundings, unlocked
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(900)]
 
-EVENTS, PARTITIONS = 200_000, 3
-AT_LEAST_BETWEEN, AT_MOST = 3, 16
+PARTITIONS = 3
+AT_MOST = 16
 TYPES = ("login", "order", "payment", "refund", "alarm")
 PLACES = (*TYPES, "dead_letters")
 TUESDAY = 6_000  # from this event on all but alarms have a field more
@@ -52,6 +53,24 @@ def tuesday_of(number: int) -> str | None:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How many events, and how many kills: by what they wait for, and how many of them have to fall between."""
+
+    events: int
+    after_file: int
+    after_start: int
+    blind: int
+    between: int  # the first data file of a batch and its publication
+
+    @property
+    def kills(self) -> int:
+        return self.after_file + self.after_start + self.blind
+
+
+WHOLE = Extent(200_000, after_file=6, after_start=3, blind=2, between=3)
+
+
+@dataclass(frozen=True)
 class Moment:
     """When to kill: so long after the process began, after it stands, or after it began its n-th data file."""
 
@@ -63,29 +82,31 @@ class Moment:
         return f"{self.since} {self.files or ''} + {self.seconds:.2f} s"
 
 
-def moments(dice: random.Random, fell: list[str]) -> Iterator[Moment]:
+def moments(dice: random.Random, extent: Extent, fell: list[str]) -> Iterator[Moment]:
     """Half of them wait for a data file, the others fall where they fall; more when too few hit a landing."""
-    after_file = [Moment("file", dice.uniform(0.0, 0.15), dice.randint(1, 8)) for _ in range(6)]
-    after_start = [Moment("stands", dice.uniform(0.0, 10.0)) for _ in range(3)]
-    blind = [Moment("process", dice.uniform(0.5, 12.0)) for _ in range(2)]
+    after_file = [Moment("file", dice.uniform(0.0, 0.15), dice.randint(1, 8)) for _ in range(extent.after_file)]
+    after_start = [Moment("stands", dice.uniform(0.0, 10.0)) for _ in range(extent.after_start)]
+    blind = [Moment("process", dice.uniform(0.5, 12.0)) for _ in range(extent.blind)]
     chosen = [*after_file, *after_start, *blind]
     dice.shuffle(chosen)
     yield from chosen
-    while _between(fell) < AT_LEAST_BETWEEN and len(fell) < AT_MOST:
+    while _between(fell) < extent.between and len(fell) < AT_MOST:
         yield Moment("file", dice.uniform(0.0, 0.03), 1)
 
 
 def test_every_offset_is_in_exactly_one_place_after_kills_at_any_moment(
     broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: random.Random
 ) -> None:
+    kill_and_count(unlocked(broker, rest_uri, warehouse), pipelines, dice, WHOLE)
+
+
+def kill_and_count(surroundings: Surroundings, pipelines: Pipelines, dice: random.Random, extent: Extent) -> None:
     topic = f"kill-{dice.randrange(10**9)}"
     namespace = topic.replace("-", "_")
-    create_topic(broker, topic, PARTITIONS)
-    reader = Reader(rest_uri, namespace)
-    settings = settings_text(
+    create_topic(surroundings.brokers, topic, PARTITIONS)
+    reader = surroundings.reader(namespace)
+    settings = surroundings.settings(
         topic,
-        broker,
-        rest_uri,
         namespace,
         max_records=4_000,
         batch_every="2s",
@@ -93,17 +114,18 @@ def test_every_offset_is_in_exactly_one_place_after_kills_at_any_moment(
         type_from="field:type",
         table='table = "{type}"',
     )
-    feeder = Feeder(broker, topic, PARTITIONS, EVENTS, event)
+    feeder = Feeder(surroundings.brokers, topic, PARTITIONS, extent.events, event)
     feeder.start()
     began = time.monotonic()
-    folder, fell, before_tuesday = warehouse / namespace, list[str](), 0
-    for moment in moments(dice, fell):
+    fell, before_tuesday = list[str](), 0
+
+    for moment in moments(dice, extent, fell):
         running = pipelines.start(settings)
         assert until(lambda: not any(before.family() for before in pipelines.started[:-1]), 10), "a JVM lives on"
-        known = _files(folder)
-        _wait(running, moment, folder, known)
+        known = _files(surroundings, namespace)
+        _wait(running, moment, surroundings, namespace, known)
         assert feeder.producing
-        begun = _files(folder) - known
+        begun = _files(surroundings, namespace) - known
         running.kill()
         fell.append(_where(running, reader, begun))
         before_tuesday += not any(_has_tuesday(reader, kind) for kind in TYPES)
@@ -117,22 +139,22 @@ def test_every_offset_is_in_exactly_one_place_after_kills_at_any_moment(
     print(f"{len(fell)} kills in {killing:.0f} s, {before_tuesday} before Tuesday: {dict(Counter(fell))}")
     print(f"{rows} in {batches} batches; {feeder.aborted} in aborted transactions")
 
-    assert len(fell) >= 10
-    assert _between(fell) >= AT_LEAST_BETWEEN
+    assert len(fell) >= extent.kills
+    assert _between(fell) >= extent.between
     assert before_tuesday < len(fell), "the new column was not in play"
     assert found == feeder.landing
     assert reader.by_duckdb(*PLACES) == feeder.landing
     dead = reader.table("dead_letters").scan(selected_fields=("reason",)).to_arrow()["reason"].to_pylist()
-    assert Counter(dead) == dict.fromkeys((Reason.BROKEN, Reason.WRONG_TYPE), EVENTS // BROKEN_EVERY // 2)
+    assert Counter(dead) == dict.fromkeys((Reason.BROKEN, Reason.WRONG_TYPE), extent.events // BROKEN_EVERY // 2)
     assert feeder.aborted > 0
-    _check_rows(reader)
+    _check_rows(reader, extent.events)
     check_batch_record(reader, feeder.landing)
 
 
-def _check_rows(reader: Reader) -> None:
+def _check_rows(reader: Reader, events: int) -> None:
     """Every sound event is a row of its type's table; from before the new column, it is null there."""
-    sound = list(filter(is_sound, range(EVENTS)))
-    with duckdb_at(reader.uri) as connection:
+    sound = list(filter(is_sound, range(events)))
+    with reader.duckdb() as connection:
         for kind in TYPES:
             columns = ("n", "type", "tuesday") if _has_tuesday(reader, kind) else ("n", "type")
             made = [(n, kind, tuesday_of(n))[: len(columns)] for n in sound if type_of(n) == kind]
@@ -147,19 +169,20 @@ def _has_tuesday(reader: Reader, kind: str) -> bool:
     return reader.exists(kind) and "tuesday" in reader.table(kind).schema().column_names
 
 
-def _files(folder: Path) -> set[Path]:
-    return {file for kind in TYPES for file in data_files(folder / kind)}
+def _files(surroundings: Surroundings, namespace: str) -> set[Path]:
+    return {file for kind in TYPES for file in surroundings.data_files(f"{namespace}/{kind}")}
 
 
 def _between(fell: list[str]) -> int:
     return fell.count(WRITING) + fell.count(STAGED)
 
 
-def _wait(running: Running, moment: Moment, folder: Path, known: set[Path]) -> None:
+def _wait(running: Running, moment: Moment, surroundings: Surroundings, namespace: str, known: set[Path]) -> None:
     if moment.since != "process":
         running.wait_for("started")
     if moment.since == "file":
-        assert until(lambda: len(_files(folder) - known) >= moment.files, 90, 0.002), running.tail()
+        enough = lambda: len(_files(surroundings, namespace) - known) >= moment.files  # noqa: E731
+        assert until(enough, 90, surroundings.look), running.tail()
     time.sleep(moment.seconds)
 
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from filelock import FileLock
 
 from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
 from lakehouse_ingest.jars import cache_folder
+from lakehouse_ingest.settings import S3Settings
 from tests.services.pipelines import until
 
 MODULE = "github.com/minio/minio"
@@ -90,6 +92,18 @@ class MinIO:
         self._process.wait(30)
 
     @property
+    def settings(self) -> S3Settings:
+        return S3Settings.model_validate(
+            {
+                "endpoint": self.endpoint,
+                "region": REGION,
+                "path_style": True,
+                "access_key": self.access_key,
+                "secret_key": self.secret_key,
+            }
+        )
+
+    @cached_property
     def client(self) -> Any:
         """boto3's."""
         return boto3.client(

@@ -160,6 +160,7 @@ class Pipelines:
     folder: Path
     jars: Path | None = None
     started: list[Running] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)  # beyond ours
 
     def start(self, settings: str, *words: str) -> Running:
         number = len(self.started) + 1
@@ -170,6 +171,7 @@ class Pipelines:
         environment["JAVA_TOOL_OPTIONS"] = JAVA_OPTIONS
         if self.jars:
             environment["LAKEHOUSE_INGEST_JARS"] = str(self.jars)
+        environment |= self.environment
         running = Running(command, environment, self.folder / f"pipeline-{number}.log")
         self.started.append(running)
         return running

@@ -2,8 +2,8 @@
 
 import importlib.util
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -18,11 +18,11 @@ Coordinates = Counter[tuple[str, int, int]]
 
 
 class Reader:
-    """One namespace behind a REST catalog."""
+    """One namespace behind a REST catalog; `files`: Iceberg's properties of a store for the tables' files."""
 
-    def __init__(self, uri: str, namespace: str) -> None:
-        self.uri, self.namespace = uri, namespace
-        self.catalog: Catalog = load_catalog("lake", type="rest", uri=uri)
+    def __init__(self, uri: str, namespace: str, files: Mapping[str, str] | None = None) -> None:
+        self.uri, self.namespace, self._files = uri, namespace, files
+        self.catalog: Catalog = load_catalog("lake", type="rest", uri=uri, **(files or {}))
 
     def table(self, name: str) -> Table:
         return self.catalog.load_table((self.namespace, name))
@@ -39,13 +39,16 @@ class Reader:
 
     def by_duckdb(self, *names: str) -> Coordinates:
         found: Coordinates = Counter()
-        with duckdb_at(self.uri) as connection:
+        with self.duckdb() as connection:
             for name in filter(self.exists, names):
                 read = connection.sql(
                     f'SELECT _source.topic, _source.partition, _source."offset" FROM lake.{self.namespace}.{name}'
                 )
                 found.update((str(topic), int(part), int(offset)) for topic, part, offset in read.fetchall())
         return found
+
+    def duckdb(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return duckdb_at(self.uri, self._files)
 
     # -- what is behind a table ---------------------------------------------------------------------------
 
@@ -84,6 +87,7 @@ def data_files(folder: Path) -> set[Path]:
 
 
 def local(location: str) -> Path:
+    """Within a bucket: its key, as of a root."""
     return Path(unquote(urlparse(location).path))
 
 
@@ -92,11 +96,17 @@ def _coordinates(source: dict[str, Any]) -> tuple[str, int, int]:
 
 
 @contextmanager
-def duckdb_at(uri: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def duckdb_at(uri: str, files: Mapping[str, str] | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with the catalog attached as `lake`; the extensions come from their wheels, not from the network."""
     with duckdb.connect() as connection:
         for name in EXTENSIONS:
             connection.load_extension(str(_extension(name)))
+        if files:
+            connection.sql(
+                f"CREATE SECRET (TYPE s3, KEY_ID '{files['s3.access-key-id']}', REGION '{files['client.region']}',"
+                f" SECRET '{files['s3.secret-access-key']}', ENDPOINT '{urlparse(files['s3.endpoint']).netloc}',"
+                " URL_STYLE 'path', USE_SSL false)"
+            )
         connection.sql(
             f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none',"
             " ACCESS_DELEGATION_MODE 'none')"

@@ -29,7 +29,7 @@ def test_partitions_are_read_with_tolerance_for_spelling() -> None:
 
 @pytest.mark.parametrize("text", ["", "week(ts)", "bucket(id)", "bucket(0, id)", "day(2, ts)", "day(ts", "a, b"])
 def test_what_is_no_partition_is_refused_with_what_is_understood(text: str) -> None:
-    with pytest.raises(ValueError, match=r"understood are .*day\(column\).*bucket\(16, column\)"):
+    with pytest.raises(ValueError, match=r"understood are .*day\(.*bucket\(16, column\)"):
         Partition.parse(text)
 
 
