@@ -5,8 +5,12 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, SecretStr
 
-# Keys of a catalog, of a Kafka client, of S3; `url` because that of a database may carry its password.
-HIDDEN_KEYS = r"(?i)url|secret|password|token|credential|jaas|keystore|truststore|authorization|header\.|access[.-]?key"
+# Keys of a catalog, of a Kafka client, of a store; `url` because that of a database may carry its password. Spark
+# holds it against values too: the last is an address with a login.
+HIDDEN_KEYS = (
+    r"(?i)url|secret|passw|passphrase|token|credential|jaas|keystore|truststore|authorization|cookie|header\."
+    r"|(access|account|api|private|sas|sse|cryption)[._-]?key|://[^/\s@]+@"
+)
 SHORTEST = 4  # what is shorter would hide half of every line
 SCHEMES = ("Bearer ", "Basic ")  # what may stand before a token
 FREE_FORM = ("options", "properties")

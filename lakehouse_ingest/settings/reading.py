@@ -113,12 +113,12 @@ def _places(tree: Any, where: Where = ()) -> Iterator[Where]:
 
 
 def load_settings(
-    path: Path | None = None,
+    path: Path | str | None = None,
     given: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
     """Settings from a file, the environment and `given`, which is a tree of what goes over both."""
-    return load(path, Layer(dict(given or {})), environment).settings
+    return load(Path(path) if path else None, Layer(dict(given or {})), environment).settings
 
 
 def load(path: Path | None, over: Layer, environment: Mapping[str, str] = os.environ) -> Loaded:

@@ -1,0 +1,125 @@
+"""The pipeline from Python: the worked example, and a function of the user's between decode and shape."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse_ingest import transforms
+from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
+from lakehouse_ingest.settings import load_settings
+from lakehouse_ingest.transforms import set_aside
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import ROOT, settings_text
+from tests.services.readers import Reader
+
+pytestmark = pytest.mark.live
+
+EXAMPLE = ROOT / "deploy" / "examples" / "celsius.py"
+READINGS = [(20.0, "C"), (212.0, "F"), (-40.0, "F"), (300.0, "K"), (None, "C")]
+DECLARED = {"columns": [{"name": "degrees", "type": "double"}, {"name": "unit", "type": "string"}]}
+TABLE = """\
+table = "readings"
+columns = [{ name = "degrees", type = "double" }, { name = "unit", type = "string" }]"""
+
+
+def fill(broker: str, topic: str) -> None:
+    create_topic(broker, topic, 1)
+    values = [json.dumps({"degrees": degrees, "unit": unit}).encode() for degrees, unit in READINGS]
+    produce(broker, topic, [(None, value) for value in (*values, b"{")])
+
+
+def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_path: Path) -> None:
+    fill(broker, topic)
+    settings = tmp_path / "pipeline.toml"
+    settings.write_text(settings_text(topic, broker, rest_uri, topic, table=TABLE))
+    ended = subprocess.run(
+        [sys.executable, EXAMPLE, settings], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "1 batches have landed\n"
+    rows = Reader(rest_uri, topic).table("readings").scan().to_arrow().to_pylist()
+    landed = sorted((row["_source"]["offset"], row["degrees"], row["unit"]) for row in rows)
+    assert landed == [(0, 20.0, "C"), (1, pytest.approx(100.0), "C"), (2, pytest.approx(-40.0), "C"), (4, None, "C")]
+    dead = Reader(rest_uri, topic).table("dead_letters").scan().to_arrow().to_pylist()
+    assert {(row["offset"], row["reason"], row["detail"]) for row in dead} == {
+        (3, "set_aside", "the unit is neither C nor F"),
+        (5, "broken_json", "the value is not JSON"),
+    }
+
+
+def warmer_only(rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("_data")["degrees"] > 0)
+
+
+def twice(rows: DataFrame) -> DataFrame:
+    return rows.unionAll(rows)
+
+
+def of_no_column(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("_data", F.col("nothing"))
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (warmer_only, NeedsOperator, r"3 rows of 6 records; nothing of the batch has landed"),
+        (twice, NeedsOperator, r"12 rows of 6 records"),
+        (of_no_column, SettingsRefused, r"the transform of_no_column can't be applied: .*nothing"),
+    ],
+    ids=["drops", "doubles", "fails"],
+)
+def test_a_function_may_lose_nothing(
+    bench: Bench, topic: str, function: Callable[[DataFrame], DataFrame], error: type[Exception], says: str
+) -> None:
+    fill(bench.broker, topic)
+    with pytest.raises(error, match=says):
+        bench.ingest(bench.settings(topic, table=DECLARED), transforms=[function])
+    assert not any(bench.places(f"ns_{topic}.{name}") for name in (topic, "dead_letters") if exists(bench, topic, name))
+    bench.ingest(bench.settings(topic, table=DECLARED))
+    assert sum(bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters").values()) == len(READINGS) + 1
+
+
+def exists(bench: Bench, topic: str, name: str) -> bool:
+    return bench.lake.table_exists(f"ns_{topic}.{name}")
+
+
+def test_columns_from_the_data_may_be_changed_too(bench: Bench, topic: str) -> None:
+    fill(bench.broker, topic)
+
+    def doubled(rows: DataFrame) -> DataFrame:
+        rows = set_aside(rows, F.col("_data")["unit"] == "K", "Kelvin")
+        return rows.withColumn("_data", F.col("_data").withField("degrees", F.col("_data")["degrees"] * 2))
+
+    bench.ingest(bench.settings(topic), transforms=[doubled])
+    assert sorted(row["degrees"] or 0 for row in bench.rows(f"ns_{topic}.{topic}")) == [-80.0, 0, 40.0, 424.0]
+
+
+def test_a_package_offers_one_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = EntryPoint("celsius", f"{__name__}:warmer_only", transforms.GROUP)
+    monkeypatch.setattr(transforms, "entry_points", lambda **_: [offered])
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    assert chosen("celsius").__name__ == "warmer_only"
+    with pytest.raises(SettingsRefused, match="names others, and no package has such an entry point: celsius"):
+        chosen("others")
+
+
+def test_code_that_settings_name_is_run_only_where_it_is_allowed() -> None:
+    assert chosen("json:dumps", allow_code=True) is json.dumps
+    with pytest.raises(SettingsRefused, match="LAKEHOUSE_INGEST_ALLOW_CODE=1"):
+        chosen("json:dumps")
+    with pytest.raises(SettingsRefused, match=r"can't be loaded: .*nothing_at_all"):
+        chosen("nothing_at_all:f", allow_code=True)
+
+
+def chosen(name: str, *, allow_code: bool = False) -> Any:
+    settings = load_settings(None, {"streams": [{"topics": ["x"], "transform": name}]}, {})
+    return transforms.chosen(settings.streams[0], allow_code=allow_code)
