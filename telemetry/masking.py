@@ -18,13 +18,13 @@ SHORTEST_LINE = 16
 
 _WORDS = (
     r"passw(?:or)?d|passphrase|secret|token|credential|authori[sz]ation|cookie|sasl[._-]?jaas"
-    r"|(?:api|access|private|account|encryption)[._-]?key|key[._-]?pem|sas[._-]?key"
+    r"|(?:api|access|private|account|sas|sse|cryption)[._-]?key|key[._-]?pem"
 )
 _NAME = re.compile(_WORDS, re.IGNORECASE)
 _IN_TEXT = re.compile(
     rf"""
     (?P<name> [\w.-]*(?:{_WORDS})[\w.-]* (?: \s*=\s* | ["']\s*[:=]\s* ) )
-        (?: "[^"]*" | '[^']*' | [^\s,;&)}}\]]+ )
+        (?: (?P<quote>["']) (?: \\. | (?!(?P=quote)) [^\\] )* (?P=quote) | [^\s,;&)}}\]]+ )
   | (?P<scheme> \b(?:Bearer|Basic)\s+ ) [\w.~+/=-]{{8,}}
   | (?P<user> ://[^\s/:@]* : ) [^\s/@]+ (?=@)
     """,
@@ -83,7 +83,8 @@ def masked_text(text: str) -> str:
 
 
 def _keep_the_name(found: re.Match[str]) -> str:
-    return (found["name"] or found["scheme"] or found["user"]) + HIDDEN
+    quote = found["quote"] or ""  # a line of JSON stays one
+    return (found["name"] or found["scheme"] or found["user"]) + quote + HIDDEN + quote
 
 
 def masked(value: object, name: str = "") -> object:

@@ -50,7 +50,7 @@ def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_pa
     landed = sorted((row["_source"]["offset"], row["degrees"], row["unit"]) for row in rows)
     assert landed == [(0, 20.0, "C"), (1, pytest.approx(100.0), "C"), (2, pytest.approx(-40.0), "C"), (4, None, "C")]
     dead = Reader(rest_uri, topic).table("dead_letters").scan().to_arrow().to_pylist()
-    assert {(row["offset"], row["reason"], row["detail"]) for row in dead} == {
+    assert {(row["_source"]["offset"], row["reason"], row["detail"]) for row in dead} == {
         (3, "set_aside", "the unit is neither C nor F"),
         (5, "broken_json", "the value is not JSON"),
     }
