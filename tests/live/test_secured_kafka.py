@@ -80,7 +80,7 @@ def test_by_password(bench: Bench, secured: Secured, filled: str) -> None:
 
 
 def test_by_scram(bench: Bench, secured: Secured, filled: str) -> None:
-    lands(bench, bench.settings(filled, source=login(secured, mechanism="SCRAM-SHA-512")))
+    lands(bench, bench.settings(filled, source=login(secured, protocol="SASL_SSL", mechanism="SCRAM-SHA-512")))
 
 
 def test_by_token(bench: Bench, secured: Secured, filled: str) -> None:

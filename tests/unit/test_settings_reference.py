@@ -210,3 +210,16 @@ def test_a_start_may_be_a_moment_with_its_zone() -> None:
     for wrong in ("2026-11-18", "2026-11-18T01:00:00", "{0: x}", '{"t": {"0": -1}}'):
         with pytest.raises(SettingsRefused, match="start"):
             loaded(topics=["t"], start=wrong)
+
+
+def test_every_setting_is_used_by_a_test() -> None:
+    """At least set somewhere: by its name, as a key of TOML, of a mapping, of a keyword, or as a variable."""
+    others = [file for file in (ROOT / "tests").rglob("*.py") if file.name != Path(__file__).name]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in others)
+    names = {entry.name for entry in reference.entries() if not entry.model}
+    unused = {name for name in names if not re.search(_set_as(name.rpartition(".")[2]), text)}
+    assert not unused
+
+
+def _set_as(key: str) -> str:
+    return rf"""(?:["'\s({{\\n]|^){key}["']?\s*[:=]|__{key.upper()}\b|--{key.replace("_", "-")}\b"""
