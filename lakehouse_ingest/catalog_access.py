@@ -56,9 +56,9 @@ def spark_properties(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Prop
     return {**_shared(catalog, s3, uri), **_given(own), **rest_properties(uri), **catalog.properties}
 
 
-def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None) -> EmbeddedCatalog:
+def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: int | None = None) -> EmbeddedCatalog:
     """The catalog where there is no `uri`, not started yet."""
-    return EmbeddedCatalog(catalog.path, jars=jars, place=catalog.warehouse, files=file_properties(s3))
+    return EmbeddedCatalog(catalog.path, port, jars=jars, place=catalog.warehouse, files=file_properties(s3))
 
 
 def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:

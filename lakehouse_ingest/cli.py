@@ -250,9 +250,16 @@ def demo(
 
 @catalog.command()
 def serve(
+    config: Config = None,
     warehouse: Annotated[
-        Path, typer.Option(file_okay=False, help="The folder that holds tables and catalog; made if absent.")
-    ] = Path("lakehouse"),
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            show_default=False,
+            help="The folder that holds tables and catalog, made if absent; without it that of the settings file, or"
+            " ./lakehouse.",
+        ),
+    ] = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -266,9 +273,16 @@ def serve(
     jars: Jars = None,
 ) -> None:
     """Serve a warehouse folder to any Iceberg reader and writer on this machine, until Ctrl-C."""
-    from lakehouse_ingest.commands import catalog as command  # noqa: PLC0415 - loads pyspark
+    from lakehouse_ingest.catalog_access import embedded  # noqa: PLC0415 - loads pyspark
+    from lakehouse_ingest.commands import catalog as command  # noqa: PLC0415 - likewise
+    from lakehouse_ingest.settings import CatalogSettings, S3Settings  # noqa: PLC0415
 
-    command.serve(warehouse, port, jars=jars)
+    if config:
+        settings = _settings(config, {"--warehouse": warehouse})
+        command.serve(embedded(settings.catalog, settings.s3, jars, port))
+    else:
+        folder = CatalogSettings(path=warehouse) if warehouse else CatalogSettings()
+        command.serve(embedded(folder, S3Settings(), jars, port))
 
 
 @jars_app.command()

@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
 
@@ -27,9 +26,8 @@ AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none'); SHOW ALL TABLES;
 Ctrl-C ends it."""
 
 
-def serve(warehouse: Path, port: int | None = None, *, jars: Path | None = None) -> None:
+def serve(catalog: EmbeddedCatalog) -> None:
     """Serves until SIGINT or SIGTERM; raises when the catalog ends by itself."""
-    catalog = EmbeddedCatalog(warehouse, port, jars=jars)
     console = Console(highlight=False, soft_wrap=True, markup=False)
     uri = catalog.start()
     with _asked_to_stop() as asked:
