@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
+from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import (
@@ -32,6 +33,11 @@ from lakehouse_ingest.sources.java_security import allow_token_url, hide_secrets
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
 LOOK_S = 0.1  # how often it is seen, while an answer is awaited, what the connections say
+NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
 FAULT_TYPE = "struct<reason: string, detail: string, stage: string>"
@@ -169,18 +175,32 @@ class Kafka:
         self._ask(lambda: self._admin.alter_consumer_group_offsets([hint], request_timeout=ASK_S))
 
     def probe(self, group: str) -> str:
-        """What is there, found out by what a run does: the topics' ends, one record, and the group's offsets."""
+        """What is there, found out by what a run does: the topics' ends, one record, and the group."""
         cluster = self.identity().cluster
         low, high = self.bounds()
         held = [TopicPartition(*at, low[at]) for at in low if low[at] < high[at]]
         if held:
             self._read_one(held, group)
-        self._ask(lambda: self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+        self._describe(group)
         count = sum(high[at] - low[at] for at in low)
         return (
             f"{', '.join(self._topics) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
             f" {'one record read' if held else 'nothing to read yet'}"
         )
+
+    def _describe(self, group: str) -> None:
+        """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
+        deadline = monotonic() + ASK_S
+        while True:
+            try:
+                self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[group].result()
+            except KafkaException as failure:
+                # For a moment of its life every broker has no coordinator yet.
+                if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
+                    raise self._explained(failure.args[0], group) from failure
+                sleep(LOOK_S)
+            else:
+                return
 
     def _read_one(self, parts: list[TopicPartition], group: str) -> None:
         client = {**for_librdkafka(self._settings), "group.id": group, "log_level": 0, "enable.auto.commit": False}

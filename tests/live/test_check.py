@@ -1,0 +1,63 @@
+"""`lakehouse-ingest check`: a line for each thing, in order or not; nothing of it stays."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.test_ledger import events
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import JAVA_OPTIONS, settings_text
+
+pytestmark = pytest.mark.live
+
+EVERYTHING = ["java", "packages", "jars", "topics", "catalog", "table", "pyiceberg", "spark"]
+
+
+def checked(settings: Path, environment: dict[str, str]) -> tuple[int, dict[str, str], str]:
+    """In a process of its own: it starts a Spark."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "lakehouse_ingest.cli", "check", "--config", settings],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**environment, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
+    )
+    lines = [re.split(r" +", line, maxsplit=2) for line in ended.stdout.splitlines()]
+    return ended.returncode, {name: mark for mark, name, _ in lines}, ended.stdout + ended.stderr
+
+
+def files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_all_is_in_order_and_nothing_stays(bench: Bench, topic: str, tmp_path: Path, warehouse: Path) -> None:
+    create_topic(bench.broker, topic, 2)
+    produce(bench.broker, topic, events(range(10), 2))
+    settings = tmp_path / "p.toml"
+    settings.write_text(settings_text(topic, bench.broker, bench.uri, f"check_{topic}.inner"))
+    namespaces, before = bench.lake.list_namespaces(), files(warehouse)
+    code, marks, said = checked(settings, dict(os.environ))
+    assert code == 0, said
+    assert marks == dict.fromkeys(EVERYTHING, "ok"), said
+    assert f"{topic} at cluster " in said
+    assert "2 partitions, 10 offsets, one record read" in said
+    assert bench.lake.list_namespaces() == namespaces
+    assert files(warehouse) == before
+
+
+def test_the_embedded_catalog_is_made_and_what_depends_on_a_topic_alone_is_told(
+    bench: Bench, topic: str, tmp_path: Path
+) -> None:
+    settings = tmp_path / "p.toml"
+    text = settings_text(topic, bench.broker, None, topic)
+    settings.write_text(text.replace("[catalog]\n", f'[catalog]\npath = "{tmp_path}/warehouse"\n'))
+    code, marks, said = checked(settings, dict(os.environ))
+    assert code == 4, said
+    assert marks == {**dict.fromkeys(EVERYTHING, "ok"), "topics": "no"}, said
+    assert f"the topic {topic} is not there" in said
