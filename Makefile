@@ -10,7 +10,7 @@ help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
 	@echo "make test       every test, on real engines that it starts and stops itself"
 	@echo "make test-core  the tests that need no server: Python and Java only"
-	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause"
+	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine"
 	@echo "make lock       resolve the locked versions anew"
@@ -39,7 +39,8 @@ test-core: install
 
 test-long: install
 	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 $(BIN)/python -m pytest -s \
-		tests/faults/test_pause.py tests/live/test_ledger.py -k "woken or metadata"
+		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py \
+		-k "locks or woken or metadata"
 
 check: install
 	$(BIN)/ruff check .

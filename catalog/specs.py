@@ -9,9 +9,7 @@ _TERM = re.compile(r"(?P<function>[A-Za-z]+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(
 _NAMED = re.compile(r"(?P<term>.+?)\s+as\s+(?P<name>\S+)", re.IGNORECASE)
 _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
-_UNDERSTOOD = (
-    "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
-)
+_UNDERSTOOD = "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
 _HIDDEN = "***"
 
 

@@ -32,7 +32,9 @@ def sentence(refusal: ValidationError, merged: Mapping[str, Any], origin: Callab
         if where == ("streams",):
             return "nothing to ingest: name a topic with --topics, or [[streams]] in a settings file"
         return f"the setting {named} is missing"
-    shown = _shown(problem["input"]) if not is_secret(name) else ""
+    # A section that is given as text may be a secret whose variable was cut short.
+    is_section = problem["type"].startswith(("model", "dict"))
+    shown = "" if is_section or is_secret(name) else _shown(problem["input"])
     return f"the setting {named} {_expectation(problem['msg'])}{shown}"
 
 

@@ -14,10 +14,12 @@ import http.client
 import json
 import re
 import secrets
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,8 +77,7 @@ class Gateway:
     _faults: dict[str, float] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), type("Bound", (_Handler,), {"gate": self}))
-        self._server.daemon_threads = True
+        self._server = _Server((LOOPBACK, 0), type("Bound", (_Handler,), {"gate": self}))
         threading.Thread(target=self._server.serve_forever, args=(0.05,), name="gateway", daemon=True).start()
         return self
 
@@ -186,17 +187,18 @@ class Gateway:
         return json.dumps({**table, "config": {**table.get("config", {}), **self.vended}}).encode()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is killed is no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     gate: Gateway
-
-    def setup(self) -> None:
-        super().setup()
-        self._upstream = http.client.HTTPConnection(urlsplit(self.gate.upstream).netloc, timeout=60)
-
-    def finish(self) -> None:
-        self._upstream.close()
-        super().finish()
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -216,9 +218,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self, headers: Mapping[str, str], body: bytes) -> None:
         passed = {name: value for name, value in headers.items() if name not in {*NOT_PASSED_ON, "accept-encoding"}}
-        self._upstream.request(self.command, self.path, body or None, passed)
-        response = self._upstream.getresponse()
-        answer = response.read()
+        # A new connection each time: one that is kept may be closed at the other end just now.
+        with closing(http.client.HTTPConnection(urlsplit(self.gate.upstream).netloc, timeout=60)) as upstream:
+            upstream.request(self.command, self.path, body or None, passed)
+            response = upstream.getresponse()
+            answer = response.read()
         self._answer(
             response.status, self.gate.dressed(answer, headers) if response.status == HTTPStatus.OK else answer
         )
