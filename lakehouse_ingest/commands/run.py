@@ -17,6 +17,7 @@ from lakehouse_ingest.catalog_access import (
     refuse_what_is_no_rest_catalog,
     spark_properties,
 )
+from lakehouse_ingest.commands.progress import progress
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java
 from lakehouse_ingest.observing import Watch, watch
@@ -107,6 +108,7 @@ def run(
             accept_changes=accept_changes,
             allow_code=allow_code,
         ) as running,
+        progress(running.watch, settings.name),
         stopping(running.stop),
     ):
         # Handlers are set after the session: pyspark replaces that of SIGINT.
