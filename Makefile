@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long check format lock bench clean
+.PHONY: help install demo test test-core test-long check format lock bench wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine"
+	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
 
@@ -53,6 +54,10 @@ format: install
 
 bench: install
 	$(BIN)/python -m tests.benchmarks.street
+
+wheel: install
+	$(BIN)/uv build --quiet --wheel
+	@ls dist/*.whl
 
 lock:
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --all-extras \

@@ -72,5 +72,5 @@ def watch(settings: Settings) -> Watch:
             log=structlog.get_logger("telemetry"),
         )
     except (telemetry.TelemetryUnavailable, ValueError) as refusal:
-        raise SettingsRefused(str(refusal)) from None
+        raise SettingsRefused(f"{refusal}; see `telemetry.exporter` and `telemetry.endpoint`") from None
     return Watch(settings.name, sink)

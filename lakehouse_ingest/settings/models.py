@@ -354,7 +354,10 @@ class SparkSettings(Model):
 class TelemetrySettings(Model):
     traces: bool = Field(default=False, description="a trace for each batch")
     metrics: bool = Field(default=False, description="counters and durations")
-    exporter: Literal["otlp_grpc", "otlp_http", "console"] = Field(default="otlp_grpc", description="where they go")
+    exporter: str = Field(
+        default="otlp_grpc",
+        description="where they go: otlp_grpc, otlp_http, console, or an entry point of telemetry.exporters",
+    )
     endpoint: str | None = Field(
         examples=["http://localhost:4317"], default=None, description="absent: the standard OTEL_* variables decide"
     )

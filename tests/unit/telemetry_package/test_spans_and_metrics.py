@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -15,6 +16,7 @@ from telemetry import (
     UnknownInstrument,
     carried,
     current,
+    exporters,
     start,
 )
 from telemetry.instruments import exported
@@ -199,6 +201,14 @@ def test_settings_that_can_not_work_are_refused() -> None:
 
 def test_headers_stay_out_of_the_settings_repr() -> None:
     assert "hunter2" not in repr(TelemetrySettings(headers={"authorization": "Bearer hunter2"}))
+
+
+def test_another_package_offers_an_exporter_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = EntryPoint("beside", "telemetry.exporters.console:build", exporters.GROUP)
+    monkeypatch.setattr(exporters, "entry_points", lambda **_: [offered])
+    assert start(TelemetrySettings(traces=True, exporter="beside")).shutdown(5)
+    with pytest.raises(ValueError, match="'others': known are otlp_grpc, otlp_http, console, beside"):
+        start(TelemetrySettings(traces=True, exporter="others"))
 
 
 def test_the_console_exporter_writes_to_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
