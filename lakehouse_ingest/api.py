@@ -1,10 +1,12 @@
 """The pipeline from Python: what the commands do, and a function of your own between decode and shape."""
 
+import os
 from pathlib import Path
 from threading import Event
 
 from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import Found, look
+from lakehouse_ingest.jars import jars_folder_from
 from lakehouse_ingest.network import reach_this_machine
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.transforms import Transform, set_aside
@@ -42,4 +44,5 @@ def run(
 
 def status(settings: Settings, *, jars: Path | None = None) -> list[Found]:
     """What the tables know of each stream."""
-    return look(settings, jars)
+    reach_this_machine()
+    return look(settings, jars or jars_folder_from(os.environ))

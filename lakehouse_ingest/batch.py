@@ -165,8 +165,12 @@ class Street:
             tallies += [tally for tally, _ in letters]
             staged += [letter for _, letter in letters if letter]
             failures += failed
-        if self.transform and parted.looked and not failures:
-            transforms.check(parted.looked.received, _came_out(tallies, staged, self.dead))
+        if self.transform and parted.looked:
+            if failures:  # what came out can't be counted, so nothing of it may be seen
+                raise failures[0]
+            transforms.check(
+                parted.looked, Tally.sum(tallies), sum(s.rows for s in staged if s.landing is not self.dead)
+            )
         receipts, failed = self._each(self._publish, [each for each in staged if each.rows])
         if failures := [*failures, *failed]:
             raise failures[0]
@@ -249,12 +253,6 @@ class Street:
             freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
             note=landed.note,
         )
-
-
-def _came_out(tallies: Sequence[Tally], staged: Sequence[Staged], dead: Landing) -> int:
-    """Rows of files and what was set aside: a task that ran twice counts twice, but its files count once."""
-    tally = Tally.sum(tallies)
-    return tally.received - tally.total(LANDED) + sum(each.rows for each in staged if each.landing is not dead)
 
 
 def _all(frames: Sequence[DataFrame]) -> DataFrame:

@@ -6,6 +6,7 @@ the verb adds where it came from.
 
 import importlib.metadata
 import sys
+import traceback
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
@@ -160,7 +161,7 @@ def check(
     namespace: Namespace = None,
     jars: Jars = None,
 ) -> None:
-    """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves nothing."""
+    """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves no table."""
     settings = _settings(
         config,
         {
@@ -192,7 +193,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
     jars: Jars = None,
 ) -> None:
-    """What the tables know: offsets, lag, the last batch, rows, files, snapshots. Starts nothing, changes nothing."""
+    """What the tables know: offsets, lag, the last batch, rows, files, snapshots. Changes none of it."""
     settings = _settings(
         config,
         {
@@ -310,7 +311,12 @@ def _settings(config: Path | None, flags: dict[str, Any]) -> "Settings":
     from lakehouse_ingest.settings import from_flags, load  # noqa: PLC0415 - help and version need no pydantic
 
     topics = flags.get("--topics")
-    loaded = load(config, from_flags({**flags, "--topics": topics.split(",") if topics else None}))
+    loaded = load(
+        config,
+        from_flags(
+            {**flags, "--topics": [each.strip() for each in topics.split(",") if each.strip()] if topics else None}
+        ),
+    )
     LOADED.set(loaded)
     return loaded.settings
 
@@ -321,13 +327,13 @@ def main() -> None:
         app()
     except LakehouseError as error:
         if DEBUG.get():
-            raise
+            traceback.print_exc()
         loaded = LOADED.get()
         typer.echo(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
         sys.exit(error.exit_code)
-    except Exception as bug:
+    except Exception as bug:  # noqa: BLE001 - the last net: a sentence, not a stack
         if DEBUG.get():
-            raise
+            traceback.print_exc()
         said = " ".join(str(bug).split())[:120]
         typer.echo(
             f"lakehouse-ingest: this should not happen ({type(bug).__name__}: {said}); with --debug before the verb it"

@@ -88,13 +88,21 @@ def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
     last = max(living, key=lambda mark: (mark.token.epoch, mark.token.batch))
     return Mark(
         last.token,
-        last.source,
+        SourceIdentity(last.source.cluster, ids_of(living)),
         last.start,
         highest(mark.next for mark in living),
         highest(mark.complete for mark in living),
         last.settings,
         last.trace,
     )
+
+
+def ids_of(marks: Iterable[Mark]) -> dict[str, str]:
+    """Each topic's last known id: a start that does not read a topic does not forget which one it was."""
+    found: dict[str, str] = {}
+    for mark in sorted(marks, key=lambda mark: (mark.token.epoch, mark.token.batch)):
+        found |= {topic: topic_id for topic, topic_id in mark.source.topics.items() if topic_id or topic not in found}
+    return found
 
 
 def encode(mark: Mark) -> str:

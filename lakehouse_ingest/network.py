@@ -122,7 +122,10 @@ def _proxy(scheme: str, environ: Mapping[str, str]) -> Proxy | None:
 
 
 def _proxy_for(uri: str, environ: Mapping[str, str]) -> Proxy | None:
-    address = urlsplit(uri)
+    try:
+        address = urlsplit(uri)
+    except ValueError:  # whoever asks there says so
+        return None
     host = _spelled(address.hostname or "")
     direct = any(fnmatchcase(host, pattern.replace("[", "[[]")) for pattern in _not_proxied(environ))
     return None if direct else _proxy(address.scheme, environ)

@@ -45,6 +45,8 @@ def session(
     The JVM gets a session of its own: a signal to our process group (Ctrl-C, `timeout`) must not take it away
     in the middle of a batch. It ends when its standard input does, so it never outlives us.
     """
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing public tells
+        raise SettingsRefused("there is a Spark in this process already, and there can be one only; stop it first")
     os.environ["JAVA_HOME"] = str(java.parent.parent)  # what pyspark's launcher looks at
     for noisy in ("py4j", "DataFrameQueryContextLogger"):
         # They print the stack of every error on its way to us; the pipeline tells it once.

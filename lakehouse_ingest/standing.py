@@ -52,11 +52,12 @@ class StreamStanding:
 
     @property
     def lag(self) -> int | None:
-        lags = [each.lag for each in self.partitions]
-        return sum(lag for lag in lags if lag is not None) if lags and None not in lags else None
+        """None while the broker is silent; what is gone there lags no more."""
+        lags = [each.lag for each in self.partitions if each.lag is not None]
+        return sum(lags) if lags else None
 
 
-def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None) -> StreamStanding | None:
+def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, every: float) -> StreamStanding | None:
     """None where this stream has never been."""
     record = lake.find(record_name)
     if record is None:
@@ -71,7 +72,7 @@ def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None) 
         max(mark.token.epoch for mark in marks),
         [_partition(at, offset, ends) for at, offset in sorted(done.items())],
         [_table(state) for state in sorted(found, key=lambda state: state.name)],
-        _last_batch(lake, record, identity),
+        _last_batch(lake, record, identity, RECENT + dt.timedelta(seconds=every)),
     )
 
 
@@ -93,14 +94,14 @@ def _moment(milliseconds: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
 
 
-def _last_batch(lake: Lake, record: TableState, identity: str) -> BatchStanding | None:
+def _last_batch(lake: Lake, record: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
     """Of this stream: others may write to the same record later."""
     tokens = ((each, each.summary.get(f"{ledger.PREFIX}token", "")) for each in record.ancestors())
     newest = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
     if newest is None:
         return None
     columns = ("pipeline", "kind", "batch", "started_at", "finished_at", "partitions", "reasons", "note")
-    rows = lake.rows_since(record.name, "finished_at", _moment(newest.timestamp_ms) - RECENT, columns)
+    rows = lake.rows_since(record.name, "finished_at", _moment(newest.timestamp_ms) - recent, columns)
     batches = [row for row in rows if row["pipeline"] == identity and row["kind"] == "batch"]
     return _batch(max(batches, key=lambda row: (row["finished_at"], row["batch"]))) if batches else None
 

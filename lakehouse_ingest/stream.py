@@ -169,23 +169,28 @@ class Stream:
         # Where the batch record does not know us, it may have been lost: then the tables are asked one by one.
         known = {} if lake.knows(record_name) else lake.known_in(namespace)
         known.pop(record_name, None)
+        # Before anything is claimed: a start that is refused must not end the one that runs.
+        self._compare(lake, record_name)
         epoch, record_place = lake.claim(record_name, [*{dead_name, *named, *known}])
         registered = lake.registered(record_name) or known
         places = lake.open_all([*{dead_name, *named, *registered}], epoch, threads)
         starting.same_tables(registered, places)
-        self._compare(record_place)
         lake.register(record_name, {**known, dead_name: Registered(places[dead_name].uuid)})
         registered.pop(dead_name, None)
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())
         done = starting.complete(record_place, [*places.values()])
-        new = beginning(self.settings.source, *now.unknown(done), source.since)
+        low, high = now.unknown(done)
+        # A topic that has come since the pipeline began is read from its first record, like a new partition.
+        later = bool(done and self.stream.topic_pattern and self.settings.source.start == "latest")
+        new = low if later else beginning(self.settings.source, low, high, source.since)
         start = starting.begin(record_place, [*places.values()], now, new)
         marks = [place.mark for place in (record_place, *places.values()) if place.mark]
         generation = max((mark.token.generation for mark in marks), default=1)
         token = Token(self.identity, generation, epoch, -1)
         meant = starting.meaning(self.settings, self.stream)
-        mark = Mark(token, now.identity, start, start, start, starting.hash_of(meant))
+        topics = SourceIdentity(identity.cluster, {**ledger.ids_of(marks), **identity.topics})
+        mark = Mark(token, topics, start, start, start, starting.hash_of(meant))
         record = BatchRecord(
             lake,
             record_place,
@@ -217,7 +222,7 @@ class Stream:
             stream=self.stream,
             lake=lake,
             watch=self.watch,
-            source=now.identity,
+            source=topics,
             settings_hash=mark.settings,
             offset_log=checkpoint / "offsets",
             start=start,
@@ -231,8 +236,10 @@ class Stream:
             transform=self.transform,
         )
 
-    def _compare(self, record: Place) -> None:
-        before = record.carried.get(f"{ledger.SETTINGS}{self.identity}")
+    def _compare(self, lake: Lake, record_name: str) -> None:
+        record = lake.find(record_name)
+        assert record
+        before = lake.seen(record).carried.get(f"{ledger.SETTINGS}{self.identity}")
         for change in starting.compare(
             before, starting.meaning(self.settings, self.stream), accepted=self.accept_changes
         ):

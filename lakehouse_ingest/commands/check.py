@@ -11,6 +11,7 @@ from functools import partial
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from typing import TypeVar
 
 import pyspark
@@ -19,13 +20,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from lakehouse_ingest.catalog_access import connection_of, refuse_what_is_no_rest_catalog, spark_properties
+from lakehouse_ingest.catalog_access import connection_of, spark_properties
+from lakehouse_ingest.commands.run import refuse_early
 from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.errors import LONGEST, LakehouseError, SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.session import LAKE, session
 from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
+from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.spark_errors import sentence
 from lakehouse_ingest.tables import Lake
@@ -73,6 +76,7 @@ class Reached:
 def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None = None) -> int:
     """The exit code."""
     lines = Lines(loaded)
+    lines.line("settings", lambda: _settings(settings))
     java = lines.line("java", _java)
     lines.line("packages", _packages)
     spark_jars = lines.line("jars", lambda: _jars(jars)) if java else None
@@ -80,6 +84,8 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
         lines.line("topics", partial(_topics, settings, stream))
     try:
         with ExitStack() as stack:
+            if not (settings.catalog.uri or settings.catalog.path.exists()):
+                stack.callback(rmtree, settings.catalog.path, ignore_errors=True)
             found = lines.line("catalog", lambda: _catalog(settings, jars, stack))
             table = lines.line("table", lambda: _table(settings, found.lake, stack)) if found else None
             if found and table:
@@ -89,6 +95,11 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
     except LakehouseError as failure:  # the probe could not be taken away
         lines.failed("tidying", failure)
     return lines.code
+
+
+def _settings(settings: Settings) -> tuple[str, None]:
+    refuse_early(settings, allow_code=True)
+    return f"pipeline {settings.name}, {len(settings.streams)} streams", None
 
 
 def _java() -> tuple[str, Path]:
@@ -117,12 +128,11 @@ def _topics(settings: Settings, stream: StreamSettings) -> tuple[str, None]:
 
 
 def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[str, Reached]:
-    refuse_what_is_no_rest_catalog(settings.catalog)
     uri = stack.enter_context(reached(settings, jars, make=True))
     lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
     namespace = settings.catalog.namespace
     there = "is there" if lake.has_namespace(namespace) else "will be made"
-    return f"{uri} answers; namespace {namespace} {there}", Reached(uri, lake)
+    return f"{without_login(uri)} answers; namespace {namespace} {there}", Reached(uri, lake)
 
 
 def _table(settings: Settings, lake: Lake, stack: ExitStack) -> tuple[str, str]:

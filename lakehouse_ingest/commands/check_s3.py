@@ -25,7 +25,7 @@ def written_and_read(s3: S3Settings, location: str) -> None:
         client.put_object(**place, Body=BODY)
         read = client.get_object(**place)["Body"].read()
         client.delete_object(**place)
-    except (ClientError, BotoCoreError) as failure:
+    except (ClientError, BotoCoreError, ValueError) as failure:
         raise _explained(failure, bucket) from failure
     if read != BODY:
         raise TryAgain(f"an object written to the bucket {bucket} reads back otherwise: see `s3.endpoint`")

@@ -18,7 +18,7 @@ from lakehouse_ingest.catalog_access import (
     spark_properties,
 )
 from lakehouse_ingest.commands.progress import progress
-from lakehouse_ingest.jars import ensure
+from lakehouse_ingest.jars import ensure, jars_folder_from
 from lakehouse_ingest.java import find_java
 from lakehouse_ingest.observing import Watch, watch
 from lakehouse_ingest.pipeline import Pipeline
@@ -53,8 +53,9 @@ def opened(
     stop: Event | None = None,
 ) -> Iterator[Running]:
     """Everything that a run needs, started in order and ended in the reverse one."""
-    _refuse_early(settings)
-    chosen = [transform or transforms.chosen(stream, allow_code=allow_code) for stream in settings.streams]
+    allow_code = allow_code or os.environ.get("LAKEHOUSE_INGEST_ALLOW_CODE") == "1"
+    jars = jars or jars_folder_from(os.environ)
+    chosen = [transform or named for named in refuse_early(settings, allow_code=allow_code)]
     with ExitStack() as stack:
         watching = watch(settings)
         stack.callback(watching.close)
@@ -118,14 +119,15 @@ def run(
         running.watch.log.info("stopped", batches=running.pipeline.landed)
 
 
-def _refuse_early(settings: Settings) -> None:
-    """What is wrong by itself, before anything is started."""
+def refuse_early(settings: Settings, *, allow_code: bool) -> list[Transform | None]:
+    """What is wrong by itself, before anything is started; gives the functions that the settings name."""
     refuse_what_is_no_rest_catalog(settings.catalog)
     for stream in settings.streams:
         Kafka(settings.source, stream.topics)
         for table in stream.tables:
             planning.plan_from_settings(table.table, table)
             planning.partitions_of(table)
+    return [transforms.chosen(stream, allow_code=allow_code) for stream in settings.streams]
 
 
 def _embedded(settings: Settings, jars: Path | None, stack: ExitStack, watching: Watch) -> str:

@@ -15,10 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.catalog_access import connection_of, embedded
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused
+from lakehouse_ingest.catalog_access import connection_of, embedded, refuse_what_is_no_rest_catalog
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.standing import BatchStanding, StreamStanding, standing
 from lakehouse_ingest.tables import Lake
@@ -36,7 +37,7 @@ class Found:
 
 
 def status(settings: Settings, *, jars: Path | None = None, as_json: bool = False, watch: bool = False) -> None:
-    with reached(settings, jars) as uri:
+    with reached(settings, jars, serve=not watch) as uri:
         if as_json:
             typer.echo(json.dumps([_as_plain(each) for each in _all(settings, uri)], indent=2, default=_written))
         elif watch:
@@ -54,8 +55,9 @@ def look(settings: Settings, jars: Path | None = None) -> list[Found]:
 
 
 @contextmanager
-def reached(settings: Settings, jars: Path | None, *, make: bool = False) -> Iterator[str]:
+def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve: bool = True) -> Iterator[str]:
     """The catalog of the settings: where it is, or the embedded one, served by whoever has it or by us meanwhile."""
+    refuse_what_is_no_rest_catalog(settings.catalog)
     if settings.catalog.uri:
         yield settings.catalog.uri
         return
@@ -67,6 +69,8 @@ def reached(settings: Settings, jars: Path | None, *, make: bool = False) -> Ite
     if served := catalog.served:
         yield served
         return
+    if not serve:  # for as long as somebody looks on, no pipeline could begin
+        raise TryAgain(f"nobody serves the warehouse {settings.catalog.path} now; look at it without --watch")
     with catalog:
         assert catalog.uri
         yield catalog.uri
@@ -86,14 +90,15 @@ def _found(settings: Settings, stream: StreamSettings, uri: str) -> Found:
         ends = Kafka.of(settings.source, stream).ends()
     except LakehouseError as failure:
         silent = str(failure)
-    return Found(stream.name or ", ".join(stream.topics), standing(lake, identity, record, ends), silent)
+    name = stream.name or stream.topic_pattern or ", ".join(stream.topics)
+    return Found(name, standing(lake, identity, record, ends, settings.ledger.batch_every), silent)
 
 
 # -- for people -------------------------------------------------------------------------------------------
 
 
 def _shown(settings: Settings, uri: str) -> RenderableType:
-    where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {uri}", style="bold")
+    where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
     return Group(where, *(part for each in _all(settings, uri) for part in _of_stream(each)))
 
 

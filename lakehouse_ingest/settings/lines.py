@@ -18,7 +18,11 @@ def of_toml(text: str) -> dict[Where, int]:
     found: dict[Where, int] = {}
     counts: dict[Where, int] = {}  # of [[arrays]], by where they stand
     section: Where = ()
-    for number, line in enumerate(text.splitlines(), 1):
+    within = ""  # the quotes of a text of several lines that is not closed yet
+    for number, line in enumerate(text.split("\n"), 1):
+        inside, within = within, _open_after(line, within)
+        if inside:
+            continue
         if header := _HEADER.match(line):
             section = _within(_parts(header["key"]), counts)
             if header["open"] == "[[":
@@ -29,6 +33,15 @@ def of_toml(text: str) -> dict[Where, int]:
         elif value := _VALUE.match(line):
             found.setdefault((*section, *_parts(value["key"])), number)
     return found
+
+
+def _open_after(line: str, within: str) -> str:
+    for quotes in re.findall(r'"""|\'\'\'', line):
+        if not within:
+            within = quotes
+        elif within == quotes:
+            within = ""
+    return within
 
 
 def _parts(key: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from lakehouse_ingest.settings.values import (
+    ANY_TOPIC,
     HIDDEN,
     Codec,
     Dotted,
@@ -27,6 +28,12 @@ from lakehouse_ingest.settings.values import (
     Word,
     without_login,
 )
+
+
+def _folder(value: object) -> object:
+    if "://" in str(value):
+        raise ValueError("should be a folder of this machine; `catalog.warehouse` may be an s3:// place for the tables")
+    return value
 
 
 def _lower(value: object) -> object:
@@ -52,7 +59,9 @@ class CatalogSettings(Model):
         default=None,
         description="REST catalog; absent: the embedded one over `path`",
     )
-    path: Path = Field(default=Path("lakehouse"), description="folder of the embedded catalog and of its tables")
+    path: Annotated[Path, BeforeValidator(_folder)] = Field(
+        default=Path("lakehouse"), description="folder of the embedded catalog and of its tables"
+    )
     warehouse: str | None = Field(
         examples=["prod"],
         default=None,
@@ -167,6 +176,12 @@ class SecuritySettings(Model):
         for one, other in pairs:
             if (getattr(self, one) is None) != (getattr(self, other) is None):
                 raise ValueError(f"should have both `{one}` and `{other}`, or neither")
+        if self.key_password and not self.key:
+            raise ValueError("should have a `key` for the `key_password`")
+        if (self.client_id or self.token_url) and self.sasl != "OAUTHBEARER":
+            raise ValueError("should have the mechanism OAUTHBEARER and a `token_url` for `client_id`")
+        if (self.ca or self.certificate) and not self.over.endswith("ssl"):
+            raise ValueError(f"should have the protocol ssl or sasl_ssl for `ca` and `certificate`, not {self.over}")
         if self.sasl in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") and not self.username:
             raise ValueError(f"should have `username` and `password` for {self.sasl}")
         if self.sasl == "OAUTHBEARER" and not (self.token_url and self.client_id):
@@ -197,7 +212,7 @@ class SourceSettings(Model):
     start: Start = Field(
         default="earliest",
         description="where a topic begins that no table holds: earliest, latest, a time with its zone, or the offsets"
-        " { topic = { partition = first } }",
+        " { topic = { partition = first } }; latest is for topics that are there when the pipeline first starts",
     )
     seek: Seek = Field(
         default={},
@@ -340,7 +355,7 @@ class DeadLetterSettings(Model):
 
 class RetrySettings(Model):
     first: Seconds = Field(
-        default=1.0, description="first wait when a broker or catalog is away; doubles up to a minute"
+        gt=0, default=1.0, description="first wait when a broker or catalog is away; doubles up to a minute"
     )
     limit: Seconds = Field(default=600.0, description="give up when nothing has landed for so long in spite of trying")
 
@@ -385,6 +400,18 @@ class Settings(Model):
     spark: SparkSettings = SparkSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _places_are_of_topics_that_are_known(self) -> Self:
+        named = {"start": self.source.start, "seek": self.source.seek}
+        pattern = any(stream.topic_pattern for stream in self.streams)
+        if pattern and (
+            setting := next((key for key, at in named.items() if isinstance(at, Mapping) and ANY_TOPIC in at), "")
+        ):
+            raise ValueError(
+                f"should name the topics in `source.{setting}`: with a `topic_pattern` others may come later"
+            )
+        return self
 
     def identity_of(self, stream: StreamSettings) -> str:
         """A stream's name in the ledger."""

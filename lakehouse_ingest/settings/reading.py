@@ -3,6 +3,7 @@
 What each of them says is kept beside where it says so, for a refusal and for whoever asks what is in force.
 """
 
+import hashlib
 import os
 import re
 import tomllib
@@ -25,6 +26,9 @@ PREFIX = "LAKEHOUSE_INGEST_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 # Read elsewhere, under the same prefix: where jars come from, and whether code that settings name is run.
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, *(f"{PREFIX}{name}" for name in ("JARS", "JARS_MIRROR", "ALLOW_CODE"))})
+
+# What Kubernetes puts into every pod beside a Service of our name.
+KUBERNETES = re.compile(r"(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)")
 
 # The flags of `run`, and the settings that they are.
 FLAGS: Mapping[str, Where] = {
@@ -56,6 +60,10 @@ FOREIGN: Mapping[str, str] = {
     "CATALOG_AUTH_TOKEN": "catalog.token",
     "CATALOG_NAMESPACE": "catalog.namespace",
 }
+
+FREE = ("options", "properties", "headers", "hints")  # tables whose keys are not ours
+LONGEST_NAME, HASH_DIGITS = 64, 8
+SHOWN = 40  # characters of a file's name
 
 Tree = dict[str, Any]
 
@@ -92,9 +100,9 @@ class Loaded:
         """Of the first setting that is called so; a sentence may leave out of which stream and table."""
         numbered = any(part.isdigit() for part in name)
         for layer in self.layers:
-            for where in _places(layer.values):
+            for where in sorted(_places(layer.values), key=len):
                 words = [str(key) for key in where if numbered or isinstance(key, str)]
-                if words[-len(name) :] == name:
+                if words == name or (words[-len(name) :] == name and {*words[: -len(name)]} <= {"streams", "tables"}):
                     return layer.origin(where)
         return ""
 
@@ -122,7 +130,7 @@ def load_settings(
 
 
 def load(path: Path | None, over: Layer, environment: Mapping[str, str] = os.environ) -> Loaded:
-    if path is None and FILE_VARIABLE in environment:
+    if path is None and environment.get(FILE_VARIABLE):
         path = Path(environment[FILE_VARIABLE])
     layers = (over, from_environment(environment), from_file(path) if path else Layer())
     merged: Tree = {}
@@ -180,8 +188,8 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
     values: Tree = {}
     # Shorter ones first: LAKEHOUSE_INGEST_CATALOG={…} is the ground that LAKEHOUSE_INGEST_CATALOG__URI builds on.
     for variable in sorted(set(environment) - OTHER_VARIABLES):
-        if variable.startswith(PREFIX):
-            *parents, leaf = variable.removeprefix(PREFIX).lower().split("__")
+        if variable.startswith(PREFIX) and not KUBERNETES.fullmatch(variable.removeprefix(PREFIX)):
+            *parents, leaf = _parts(variable.removeprefix(PREFIX))
             place = values
             for parent in parents:
                 place = place.setdefault(parent, {})
@@ -202,19 +210,19 @@ def from_file(path: Path) -> Layer:
     if path.suffix not in readers:
         raise SettingsRefused(f"the settings file {path} should end in .toml, .yaml or .yml")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         found = readers[path.suffix](text)
+        at = lines.of_toml(text) if path.suffix == ".toml" else lines.of_yaml(text)
     except OSError as failure:
         raise SettingsRefused(f"the settings file {path} can't be read: {failure.strerror}") from None
-    except (yaml.YAMLError, ValueError) as failure:
+    except (yaml.YAMLError, ValueError, RecursionError) as failure:
         raise SettingsRefused(f"the settings file {path} is not well formed: {_what_failed(failure)}") from None
     if not isinstance(found, dict | None):
         raise SettingsRefused(f"the settings file {path} should hold keys and values")
-    at = lines.of_toml(text) if path.suffix == ".toml" else lines.of_yaml(text)
 
     def origin(where: Where) -> str:
         number = next((at[where[:length]] for length in range(len(where), 0, -1) if where[:length] in at), None)
-        return f"{path.name} line {number}" if number else path.name
+        return f"{path.name[-SHOWN:]} line {number}" if number else path.name[-SHOWN:]
 
     return Layer(cast("Tree", found or {}), origin)
 
@@ -222,6 +230,13 @@ def from_file(path: Path) -> Layer:
 def foreign(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Variables that are set and that we don't read, though others do: each with the setting that is ours."""
     return {name: setting for name, setting in FOREIGN.items() if name in environment}
+
+
+def _parts(name: str) -> list[str]:
+    """Ours are in small letters; the keys of others within them are as they are."""
+    *parents, leaf = name.split("__")
+    parents = [parent.lower() for parent in parents]
+    return [*parents, leaf if parents and parents[-1] in FREE else leaf.lower()]
 
 
 def _value(text: str) -> Any:
@@ -242,6 +257,8 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
                 merged[key] = _merge(below, value)
             case [Mapping() as below], [Mapping() as above] if key in ("streams", "tables"):  # the only ones
                 merged[key] = [_merge(below, above)]
+            case Mapping(), [Mapping()] if key in ("streams", "tables"):
+                raise SettingsRefused(f"`{key}` should be a list in the settings file: [[{key}]], or [[streams.{key}]]")
             case [_, _, *_], [Mapping()] if key in ("streams", "tables"):
                 raise SettingsRefused(f"the settings have several `{key}`: what is to change in one stands in the file")
             case _:
@@ -254,7 +271,16 @@ def _name_by_topic(merged: dict[str, Any]) -> None:
         case {"name": _}:
             return
         case {"streams": [{"topics": [str(topic)]}]}:
-            merged["name"] = re.sub(r"[^a-z0-9_-]", "-", topic.lower())[:64]
+            merged["name"] = _name_of(topic)
+
+
+def _name_of(topic: str) -> str:
+    """The topic's own where it can be one; else told apart, or two topics would be one pipeline."""
+    plain = re.sub(r"[^a-z0-9_-]", "-", topic.lower()).lstrip("_-")[:LONGEST_NAME]
+    if plain == topic:
+        return plain
+    told = hashlib.sha256(topic.encode()).hexdigest()[:HASH_DIGITS]
+    return "-".join(filter(None, (plain[: LONGEST_NAME - HASH_DIGITS - 1], told)))
 
 
 def _what_failed(failure: Exception) -> str:

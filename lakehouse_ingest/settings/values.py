@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, SecretStr
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 HIDDEN = "**********"  # as pydantic writes a secret
+LONGEST_S = 10.0**9  # what waits can wait for
 ANY_TOPIC = ""  # in a map of offsets: every topic that it does not name
 PEM = "-----BEGIN "
 
@@ -23,7 +24,7 @@ def seconds(value: object) -> object:
     """`"5s"`, `"250ms"`, `"10m"`, `"1h"`, or a plain number of seconds."""
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)):
         return float(found[1]) * UNITS[found[2] or "s"]
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LONGEST_S:
         return float(value)
     raise ValueError("should be a duration such as 5s, 250ms, 10m or 1h")
 
@@ -102,7 +103,7 @@ def pem(value: object) -> object:
 def _read(path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, ValueError) as failure:
+    except (OSError, ValueError, RuntimeError) as failure:
         why = failure.strerror if isinstance(failure, OSError) else "it is no text"
         raise ValueError(f"names a file that can't be read ({why})") from None
 
@@ -130,7 +131,10 @@ def start(value: object) -> object:
             "should be 'earliest' or 'latest', a time with its zone such as 2026-11-18T00:00:00Z, or offsets such as"
             " { topic = { 0 = 42 } }"
         )
-    return found.astimezone(dt.UTC)
+    try:
+        return found.astimezone(dt.UTC)
+    except OverflowError:
+        raise ValueError("should be a time of this age") from None
 
 
 def positions(value: object) -> Positions:

@@ -84,19 +84,25 @@ class Kafka:
 
     def bounds(self) -> tuple[Offsets, Offsets]:
         """Of every partition the first offset that is still there and the next one to be written."""
-        return self._offsets(EARLIEST), self._offsets(LATEST)
+        parts = self._partitions()  # once: one may be added in between
+        return self._offsets(EARLIEST, parts), self._offsets(LATEST, parts)
 
     def ends(self) -> Offsets:
         """How far a reader of our isolation can get: not beyond a transaction that is still open."""
-        return self._offsets(LATEST, getattr(IsolationLevel, self._settings.isolation.upper()))
+        return self._offsets(LATEST, isolation=getattr(IsolationLevel, self._settings.isolation.upper()))
 
     def since(self, moment: dt.datetime) -> Offsets:
         """Of every partition the first record of that time or later; a partition that has none is left out."""
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
         return {at: offset for at, offset in self._offsets(spec).items() if offset != NONE_LATER}
 
-    def _offsets(self, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> Offsets:
-        parts = self._partitions()
+    def _offsets(
+        self,
+        spec: OffsetSpec,
+        parts: Sequence[TopicPartition] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> Offsets:
+        parts = self._partitions() if parts is None else parts
         answers = self._ask(
             lambda: self._admin.list_offsets(
                 dict.fromkeys(parts, spec), isolation_level=isolation, request_timeout=ASK_S
@@ -179,13 +185,12 @@ class Kafka:
         cluster = self.identity().cluster
         low, high = self.bounds()
         held = [TopicPartition(*at, low[at]) for at in low if low[at] < high[at]]
-        if held:
-            self._read_one(held, group)
+        read = self._read_one(held, group) if held else "nothing to read yet"
         self._describe(group)
         count = sum(high[at] - low[at] for at in low)
         return (
             f"{', '.join(self._topics) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
-            f" {'one record read' if held else 'nothing to read yet'}"
+            f" {read}"
         )
 
     def _describe(self, group: str) -> None:
@@ -202,7 +207,7 @@ class Kafka:
             else:
                 return
 
-    def _read_one(self, parts: list[TopicPartition], group: str) -> None:
+    def _read_one(self, parts: list[TopicPartition], group: str) -> str:
         client = {**for_librdkafka(self._settings), "group.id": group, "log_level": 0, "enable.auto.commit": False}
         reader = Consumer(client)
         try:
@@ -210,6 +215,7 @@ class Kafka:
             message = reader.poll(ASK_S)
             if message is not None and (error := message.error()):
                 raise self._explained(error, message.topic() or "")
+            return "one record read" if message else f"no record came within {ASK_S:.0f} s"
         finally:
             reader.close()
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.settings import SourceSettings
 
 PROBE_S, PROBED = 5.0, 3  # seconds for each of so many brokers
-LONGEST = 200
 # What librdkafka says of a connection, and of PEM that it can't use.
 SAID: tuple[tuple[str, type[LakehouseError], str], ...] = (
     (
@@ -23,17 +22,18 @@ SAID: tuple[tuple[str, type[LakehouseError], str], ...] = (
     (
         r"supported mechanisms: (?P<found>[\w,-]+)",
         SettingsRefused,
-        "the brokers at {brokers} do not take {sasl}, but {found}: mend `source.security.mechanism`",
+        "the brokers at {brokers} do not take {sasl}, but {found}; mend `source.security.mechanism`",
     ),
     (
-        r"OAUTHBEARER token.*(connect|resolve|timed? ?out)",
+        # Not the address itself, which may hold any word: openid-connect, for one.
+        r"(OAUTHBEARER|OIDC) token( from \"[^\"]*\")?[^\"]*(\b[Cc]onnect|resolve|timed? ?out|\((5\d\d|429|-1)\))",
         TryAgain,
         "`source.security.token_url` can't be reached: no token from {token_url}",
     ),
     (
-        r"OAUTHBEARER token: (?P<found>.*)",
+        r"(OAUTHBEARER|OIDC) token",
         SettingsRefused,
-        "no token for the client {client_id}: mend `source.security.client_secret` or `source.security.token_url`",
+        "no token for the client {client_id}; mend `source.security.client_secret` or `source.security.token_url`",
     ),
     (
         r"SASL authentication error.*",
@@ -43,7 +43,7 @@ SAID: tuple[tuple[str, type[LakehouseError], str], ...] = (
     (
         r"SSL alert number (4[0-8]|116)",
         SettingsRefused,
-        "the brokers at {brokers} refuse our TLS {certificate}: mend `source.security.certificate`",
+        "the brokers at {brokers} refuse our TLS {certificate}; mend `source.security.certificate`",
     ),
     (
         r"ssl\.key\.pem failed.*mismatch",
@@ -68,10 +68,10 @@ SAID: tuple[tuple[str, type[LakehouseError], str], ...] = (
     ),
 )
 NO_TOPIC = (
-    "the brokers do not let us read the topic {found}: allow Read and Describe to {who}, or mend `streams.topics`"
+    "the brokers do not let us read the topic {found}; allow Read and Describe to {who}, or mend `streams.topics`"
 )
-NO_GROUP = "the brokers do not let us use the group {found}: allow Read to {who} on what begins with `name`"
-NO_CLUSTER = "the brokers at {brokers} do not let us ask for their cluster: allow it to {who}"
+NO_GROUP = "the brokers do not let us use the group {found}; allow Read to {who} on what begins with `name`"
+NO_CLUSTER = "the brokers at {brokers} do not let us ask for their cluster; allow it to {who}"
 FORBIDDEN = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NO_TOPIC,
     KafkaError.GROUP_AUTHORIZATION_FAILED: NO_GROUP,
@@ -134,7 +134,7 @@ def unanswered(errors: Iterable[KafkaError], error: KafkaError, source: SourceSe
         why = f"they hang up or are silent; if that stays, `source.security.protocol` ({source.security.over}) is wrong"
     else:
         why = re.sub(r" \(after \d+ms.*|^\S+/(bootstrap|\d+): ", "", said[-1] if said else error.str())
-    return TryAgain(f"no answer from `source.brokers` at {source.brokers}: {why}"[:LONGEST])
+    return TryAgain(fitted(f"no answer from `source.brokers` at {source.brokers}: {why}"))
 
 
 def _refused(sentence: str, source: SourceSettings, **more: str) -> SettingsRefused:
@@ -149,7 +149,7 @@ def _filled(sentence: str, source: SourceSettings, **more: str) -> str:
         who, login = f"the user {security.username}", "`source.security.username` or `source.security.password`"
     else:
         who, login = "this client", "`source.security`"
-    return sentence.format(
+    filled = sentence.format(
         brokers=_short(source.brokers),
         over=security.over,
         sasl=security.sasl,
@@ -159,8 +159,9 @@ def _filled(sentence: str, source: SourceSettings, **more: str) -> str:
         token_url=security.token_url,
         client_id=security.client_id,
         mend=f"mend `source.security.protocol`, which is {security.over}, or the port in `source.brokers`",
-        **more,
-    )[:LONGEST]
+        **{name: _short(value) for name, value in more.items()},
+    )
+    return fitted(filled)
 
 
 def _short(text: str, most: int = 60) -> str:
@@ -195,7 +196,7 @@ def _untrusted(source: SourceSettings) -> LakehouseError:
         except OSError:
             continue
     return _refused(
-        "the certificate of the brokers at {brokers} can't be verified ({found}): mend `source.security.ca`",
+        "the certificate of the brokers at {brokers} can't be verified ({found}); mend `source.security.ca`",
         source,
         found=why,
     )

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse_ingest.accounting import LANDED, Tally
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
 from lakehouse_ingest.settings import StreamSettings
@@ -36,17 +36,22 @@ def set_aside(rows: DataFrame, condition: Column, detail: str) -> DataFrame:
 
 def applied(transform: Transform, rows: DataFrame) -> DataFrame:
     try:
-        found = transform(rows)
-        return found.select(*KEPT)
-    except PySparkException as failure:
-        raise SettingsRefused(f"the transform {_name(transform)} can't be applied: {_first_line(failure)}") from failure
+        return transform(rows).select(*KEPT)
+    except Exception as failure:
+        raise SettingsRefused(
+            f"`streams.transform` {_name(transform)} can't be applied: {type(failure).__name__}: {_first_line(failure)}"
+        ) from failure
 
 
-def check(given: int, came_out: int) -> None:
-    if given != came_out:
+def check(given: Tally, came_out: Tally, written: int) -> None:
+    """As many of each partition; and as many rows in files, for whoever counts twice there is seen here."""
+    lost = [at for at in given.counts if came_out.received_from(at) != given.received_from(at)]
+    if lost or written != came_out.total(LANDED):
+        where = f"topic {lost[0][0]} partition {lost[0][1]}" if lost else "the batch"
+        rows, records = (each.received_from(lost[0]) if lost else each.received for each in (came_out, given))
         raise NeedsOperator(
-            f"the transform made {came_out} rows of {given} records; nothing of the batch has landed. It may change"
-            " records and set them aside, but neither drop nor add any: mend it"
+            f"`streams.transform` made {rows} rows of {records} records of {where}; nothing of it has landed. It may"
+            " change records and set them aside, but neither drop nor add any; mend it"
         )
 
 
@@ -57,21 +62,22 @@ def chosen(stream: StreamSettings, *, allow_code: bool) -> Transform | None:
 
 def _named(name: str, *, allow_code: bool) -> Transform:
     module, colon, attribute = name.partition(":")
-    if not colon:
-        known = {each.name: each for each in entry_points(group=GROUP)}
-        if name not in known:
-            there = ", ".join(sorted(known)) or "none is installed"
-            raise SettingsRefused(f"`streams.transform` names {name}, and no package has such an entry point: {there}")
-        return cast("Transform", known[name].load())
-    if not allow_code:
+    if colon and not allow_code:
         raise SettingsRefused(
             f"`streams.transform` names code ({name}): settings may do so only with --allow-code, or with"
             " LAKEHOUSE_INGEST_ALLOW_CODE=1"
         )
+    offered = {each.name: each for each in entry_points(group=GROUP)}
+    if not colon and name not in offered:
+        there = ", ".join(sorted(offered)) or "none is installed"
+        raise SettingsRefused(f"`streams.transform` names {name}, and no package has such an entry point: {there}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as failure:
-        raise SettingsRefused(f"`streams.transform` names {name}, which can't be loaded: {failure}") from None
+        found = getattr(importlib.import_module(module), attribute) if colon else offered[name].load()
+    except Exception as failure:
+        said = f"{type(failure).__name__}: {_first_line(failure)}"
+        raise SettingsRefused(f"`streams.transform` names {name}, which can't be loaded: {said}") from failure
+    if not callable(found):
+        raise SettingsRefused(f"`streams.transform` names {name}, which is no function")
     return cast("Transform", found)
 
 
@@ -80,4 +86,4 @@ def _name(transform: Transform) -> str:
 
 
 def _first_line(failure: Exception) -> str:
-    return str(failure).strip().splitlines()[0][:120]
+    return (str(failure).strip().splitlines() or [""])[0][:120]

@@ -68,17 +68,23 @@ def of_no_column(rows: DataFrame) -> DataFrame:
     return rows.withColumn("_data", F.col("nothing"))
 
 
+def of_nothing(rows: DataFrame) -> None:
+    """A `return` was forgotten."""
+    rows.withColumn("_data", F.col("_data"))
+
+
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
-        (warmer_only, NeedsOperator, r"3 rows of 6 records; nothing of the batch has landed"),
+        (warmer_only, NeedsOperator, r"3 rows of 6 records of topic .* partition 0; nothing of it has landed"),
         (twice, NeedsOperator, r"12 rows of 6 records"),
-        (of_no_column, SettingsRefused, r"the transform of_no_column can't be applied: .*nothing"),
+        (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: .*nothing"),
+        (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: AttributeError"),
     ],
-    ids=["drops", "doubles", "fails"],
+    ids=["drops", "doubles", "fails", "returns nothing"],
 )
 def test_a_function_may_lose_nothing(
-    bench: Bench, topic: str, function: Callable[[DataFrame], DataFrame], error: type[Exception], says: str
+    bench: Bench, topic: str, function: Callable[[DataFrame], Any], error: type[Exception], says: str
 ) -> None:
     fill(bench.broker, topic)
     with pytest.raises(error, match=says):
@@ -116,8 +122,11 @@ def test_code_that_settings_name_is_run_only_where_it_is_allowed() -> None:
     assert chosen("json:dumps", allow_code=True) is json.dumps
     with pytest.raises(SettingsRefused, match="LAKEHOUSE_INGEST_ALLOW_CODE=1"):
         chosen("json:dumps")
-    with pytest.raises(SettingsRefused, match=r"can't be loaded: .*nothing_at_all"):
-        chosen("nothing_at_all:f", allow_code=True)
+    for name in ("nothing_at_all:f", ":f", ".x:f", "json:nothing"):
+        with pytest.raises(SettingsRefused, match=f"names {name}, which can't be loaded"):
+            chosen(name, allow_code=True)
+    with pytest.raises(SettingsRefused, match="names os:sep, which is no function"):
+        chosen("os:sep", allow_code=True)
 
 
 def chosen(name: str, *, allow_code: bool = False) -> Any:

@@ -163,6 +163,13 @@ def expect(command: Command, case: Case, *words: object, environment: Mapping[st
     assert "Traceback" not in said.err
 
 
+def test_debug_adds_the_traceback_and_nothing_else(command: Command) -> None:
+    said = command("--debug", "run", "--topics", "x", "--every", "soon")
+    assert said.code == WRONG
+    assert "Traceback" in said.err
+    assert said.sentence.startswith("the setting `streams.0.every` (--every) should be a duration")
+
+
 # -- the machine ------------------------------------------------------------------------------------------
 
 

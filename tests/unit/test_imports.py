@@ -20,7 +20,7 @@ STREET: dict[str, set[str]] = {
     "columns": {"names"},
     "formats": {"columns", "shaping"},  # from shaping the one spelling of a fault
     "routing": {"columns", "shaping"},  # likewise
-    "transforms": {"shaping"},  # the one spelling of a fault
+    "transforms": {"accounting", "shaping"},  # the one spelling of a fault
     "shaping": {"columns"},
     "dead_letters": {"columns", "shaping"},
     "writers": {"session"},  # the name of the catalog within Spark

@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.sources.client_options import BOTH, LIBRDKAFKA, ONLY_JAVA, ONLY_LIBRDKAFKA, OURS, sorted_out
 from lakehouse_ingest.sources.clients import for_java, for_librdkafka
-from lakehouse_ingest.sources.refusals import LONGEST, of_java, of_text
+from lakehouse_ingest.sources.refusals import of_java, of_text
 
 CA, CERTIFICATE, KEY = (f"-----BEGIN {what}-----\nabc\n" for what in ("CERTIFICATE", "CERTIFICATE", "PRIVATE KEY"))
 
@@ -149,6 +149,24 @@ def test_a_value_that_librdkafka_refuses_is_named() -> None:
 
 
 # -- sentences --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "names"),
+    [
+        ("Unauthorized (401)", SettingsRefused, "`source.security.client_secret`"),
+        ("Service Unavailable (503)", TryAgain, "`source.security.token_url`"),
+        ("Failed to connect to host (-1)", TryAgain, "`source.security.token_url`"),
+    ],
+)
+def test_a_server_of_tokens_that_is_away_is_not_one_that_refuses(answer: str, error: type, names: str) -> None:
+    """Whatever words its address holds."""
+    url = "https://keycloak.example.com/realms/x/protocol/openid-connect/token"
+    failure = of_text(
+        f'Failed to acquire SASL OAUTHBEARER token: Failed to retrieve OIDC token from "{url}": {answer}', source()
+    )
+    assert type(failure) is error
+    assert names in str(failure)
 
 
 def test_a_sentence_stays_short_however_many_brokers_there_are() -> None:

@@ -183,6 +183,10 @@ def test_certificates_are_a_file_or_the_text_itself(tmp_path: Path) -> None:
         ({"protocol": "ssl", "username": "me", "password": "x"}, "sasl_ssl or sasl_plaintext for PLAIN, not ssl"),
         ({"protocol": "SASL_SSL"}, "a `mechanism` for sasl_ssl"),
         ({"protocol": "tls"}, "'plaintext', 'ssl'"),
+        ({"client_id": "x", "client_secret": "y"}, "OAUTHBEARER and a `token_url`"),
+        ({"token_url": "http://x", "username": "me", "password": "y"}, "OAUTHBEARER and a `token_url`"),
+        ({"protocol": "plaintext", "ca": "-----BEGIN CERTIFICATE-----"}, "ssl or sasl_ssl for `ca`"),
+        ({"key_password": "x"}, "a `key` for the `key_password`"),
     ],
 )
 def test_security_that_is_not_whole_is_refused(security: dict[str, str], says: str) -> None:
@@ -223,3 +227,63 @@ def test_every_setting_is_used_by_a_test() -> None:
 
 def _set_as(key: str) -> str:
     return rf"""(?:["'\s({{\\n]|^){key}["']?\s*[:=]|__{key.upper()}\b|--{key.replace("_", "-")}\b"""
+
+
+def test_a_text_of_several_lines_hides_what_looks_like_a_key() -> None:
+    text = 'a = """\n[catalog]\nuri = 1\n"""\n[catalog]\nuri = "x"\n'
+    assert of_toml(text)["catalog", "uri"] == 6
+    assert of_toml("a = 'x\u2028y'\nb = 1\n")[("b",)] == 2
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('[[streams]]\ntopics = ["a"]\n', encoding="utf-8-sig")
+    assert loaded(tmp_path / "p.toml").settings.name == "a"
+
+
+def test_variables_that_are_not_ours_are_left_alone() -> None:
+    """Those of a Service in Kubernetes, and the case of keys within tables that are not ours."""
+    environment = {
+        "LAKEHOUSE_INGEST_PORT": "tcp://10.0.0.1:80",
+        "LAKEHOUSE_INGEST_SERVICE_HOST": "10.0.0.1",
+        "LAKEHOUSE_INGEST_PORT_80_TCP_ADDR": "10.0.0.1",
+        "LAKEHOUSE_INGEST_CONFIG": "",
+        "LAKEHOUSE_INGEST_SPARK__OPTIONS__spark.executor.extraJavaOptions": "-Dx=y",
+    }
+    options = loaded(environment=environment, topics=["a"]).settings.spark.options
+    assert options == {"spark.executor.extraJavaOptions": "-Dx=y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "says"),
+    [
+        ('[streams]\nevery = "1s"\n', {"topics": ["b"]}, r"`streams` should be a list"),
+        ("", {"topics": ["b"], "warehouse": "s3://bucket/x"}, r"`catalog.path` \(--warehouse\) .*`catalog.warehouse`"),
+        ("[retry]\nfirst = 0\n", {"topics": ["b"]}, r"`retry.first` .* greater than 0"),
+        ("[retry]\nlimit = inf\n", {"topics": ["b"]}, r"`retry.limit` .* duration"),
+        ('[source]\nstart = "0001-01-01T00:00:00+14:00"\n', {"topics": ["b"]}, r"`source.start` .* a time"),
+        ("a: &a [*a]", {"topics": ["b"]}, r"not well formed|unknown setting"),
+        (
+            'name = "x"\n[source]\nseek = {0 = 41}\n[[streams]]\ntopic_pattern = "x.*"\n',
+            {},
+            r"name the topics in `source.seek`",
+        ),
+        ('[catalog.token]\nfile = "~nobody-here/x"\n', {"topics": ["b"]}, r"`catalog.token` .*can't be read"),
+    ],
+)
+def test_what_a_person_can_write_is_refused_in_a_sentence(
+    text: str, flags: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ("p.yaml" if text.startswith("a:") else "p.toml")
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsRefused, match=says):
+        loaded(path, **flags)
+
+
+def test_the_origin_of_a_name_is_not_that_of_a_columns(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(
+        '[[streams]]\ntopics = ["a"]\n[[streams.tables]]\ntopics = ["a"]\ncolumns = [{ name = "n", type = "long" }]\n'
+    )
+    found = loaded(path)
+    assert found.explained("start under another `name`") == "start under another `name`"
+    assert found.explained("mend `topics`") == "mend `topics` (p.toml line 2)"

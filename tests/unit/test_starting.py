@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse_ingest import starting
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
-from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger import Mark, SourceIdentity, ids_of, newest, to_summary
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import SourceSettings, load_settings
 from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
@@ -372,3 +372,16 @@ def test_the_hash_in_each_commit_follows_the_meaning() -> None:
     settings = settled()
     assert hash_of(settings) == hash_of(settled(stream={"every": "1h"}))
     assert len({hash_of(settings), *(hash_of(settled(**changes)) for _, changes in GRAVE)}) == len(GRAVE) + 1
+
+
+def test_a_start_that_does_not_read_a_topic_does_not_forget_which_one_it_was() -> None:
+    """Its id is found again in the marks, and a topic made anew under its name is noticed."""
+    first = Mark(
+        Token("p", 1, 1, 1), SourceIdentity("c", {"a": "id-a", "b": "id-b"}), {}, {("b", 0): 100}, {("b", 0): 100}
+    )
+    ids = ids_of([first, Mark(Token("p", 1, 2, 1), SourceIdentity("c", {"a": "id-a", "b": ""}), {}, {}, {})])
+    assert ids == {"a": "id-a", "b": "id-b"}
+    again = Mark(Token("p", 1, 2, 1), SourceIdentity("c", ids), {}, {("a", 0): 5}, {("a", 0): 5})
+    found = newest([to_summary(again, {}), to_summary(first, {})], "p")
+    assert found
+    assert found.source.topics == {"a": "id-a", "b": "id-b"}
