@@ -4,7 +4,8 @@ It is given a frame with a row a record: `_record` (what Kafka gave: key, value,
 timestamp), `_data` (a struct of the table's fields, null where the record could not be decoded) and `_fault`. It
 returns a frame of the same shape: with other values in `_data`, or with a fault where a record is to be set aside
 (see `set_aside`). A field that it computes is one of the declared columns. It may neither drop nor add rows: the
-books would not balance, and the batch is stopped before anything of it is seen.
+books would not balance. They are counted, by partition, before anything of a batch is seen; a function that drops one
+record and doubles another of the same partition is not found out here.
 """
 
 import importlib
