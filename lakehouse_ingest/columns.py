@@ -94,7 +94,9 @@ def declared(name: str, type_name: str, *, required: bool) -> ColumnPlan:
         known = [*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES]
         near = difflib.get_close_matches(lower, [*known, *OTHER_NAMES], n=1, cutoff=0.5)
         there = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:12])} and others"
-        raise SettingsRefused(f"`columns` give {name[:40]} the type {type_name[:40]!r}, which is not known; {there}")
+        raise SettingsRefused(
+            f"`columns` or `hints` give {name[:40]} the type {type_name[:40]!r}, which is not known; {there}"
+        )
     return ColumnPlan(name, name, iceberg, required)
 
 

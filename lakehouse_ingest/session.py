@@ -27,7 +27,12 @@ STOP_S = 10.0
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars")
 # What the launcher says at every start, whatever the logging is set to.
-CHATTER = ("WARNING: Using incubator modules", "Setting default log level", "To adjust logging level")
+CHATTER = (
+    "Picked up JAVA_TOOL_OPTIONS",
+    "WARNING: Using incubator modules",
+    "Setting default log level",
+    "To adjust logging level",
+)
 
 
 @contextmanager

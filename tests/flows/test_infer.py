@@ -558,7 +558,7 @@ def test_a_hint_for_a_column_of_another_type_is_refused(records: Records) -> Non
 
 def test_hints_that_say_nothing_or_contradict_declared_columns_are_refused() -> None:
     for settings, said in (
-        ({"hints": {"a": "integer"}}, "type 'integer' of column a is not known"),
+        ({"hints": {"a": "integer"}}, "give a the type 'integer', which is not known; did you mean"),
         ({"hints": {"a": "int"}, "columns": [{"name": "b", "type": "int"}]}, "`hints` are for columns taken from"),
     ):
         with pytest.raises(SettingsRefused, match=said):
@@ -701,7 +701,10 @@ def test_a_strangers_doc_string_means_nothing() -> None:
     ],
 )
 def test_an_unknown_type_is_refused_with_those_there_are(name: str) -> None:
-    with pytest.raises(SettingsRefused, match=r"of column c is not known; there are string, .*uint64"):
+    with pytest.raises(
+        SettingsRefused,
+        match=r"`columns` or `hints` give c the type .*, which is not known; (did you mean \w|there are string, int, )",
+    ):
         declared("c", name, required=False)
 
 

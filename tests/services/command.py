@@ -1,6 +1,7 @@
-"""`lakehouse-ingest` with some words, in this process: its exit code and what it said."""
+"""`lakehouse-ingest` with some words: its exit code and what it said."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from unittest import mock
 import pytest
 
 from lakehouse_ingest import cli
+from tests.services.pipelines import JAVA_OPTIONS
+
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -25,16 +29,18 @@ class Said:
 
 
 class Command:
+    """In this process, which is quick; what starts a Spark takes one of its own, as there may be one here already."""
+
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
     def __call__(self, *words: object, environment: Mapping[str, str] | None = None) -> Said:
-        ours = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
+        wanted = _environment(environment)
         cli.LOADED.set(None)
         cli.DEBUG.set(False)
         self._capsys.readouterr()
         with (
-            mock.patch.dict(os.environ, {**ours, **(environment or {})}, clear=True),
+            mock.patch.dict(os.environ, wanted, clear=True),
             mock.patch.object(sys, "argv", ["lakehouse-ingest", *map(str, words)]),
         ):
             code = 0
@@ -44,3 +50,19 @@ class Command:
                 code = int(end.code or 0)
         captured = self._capsys.readouterr()
         return Said(code, captured.out, captured.err)
+
+    def apart(self, *words: object, environment: Mapping[str, str] | None = None) -> Said:
+        ended = subprocess.run(
+            [sys.executable, "-m", "lakehouse_ingest.cli", *map(str, words)],
+            env={**_environment(environment), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return Said(ended.returncode, ended.stdout, ended.stderr)
+
+
+def _environment(changes: Mapping[str, str] | None) -> dict[str, str]:
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
+    return {**ours, **(changes or {})}
