@@ -17,7 +17,7 @@ SAID: tuple[tuple[str, type[LakehouseError], str], ...] = (
     (
         r"Request not valid in current SASL state",
         SettingsRefused,
-        "the brokers at {brokers} take no login there: {mend}",
+        "the brokers at {brokers} take no login there; {mend}",
     ),
     (
         r"supported mechanisms: (?P<found>[\w,-]+)",
@@ -101,9 +101,9 @@ def of_connections(errors: Iterable[KafkaError], source: SourceSettings) -> Lake
     if "certificate verify failed" in last:
         return _untrusted(source)
     if "PLAINTEXT broker listener" in last and _answers_in_plaintext(source):
-        return _refused("the brokers at {brokers} speak no TLS: {mend}", source)
+        return _refused("the brokers at {brokers} speak no TLS; {mend}", source)
     if not said and not source.security.over.endswith("ssl") and any(map(_speaks_tls, _addresses(source))):
-        return _refused("the brokers at {brokers} speak TLS: {mend}", source)
+        return _refused("the brokers at {brokers} speak TLS; {mend}", source)
     return of_text(last, source)
 
 
