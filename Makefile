@@ -32,9 +32,8 @@ demo: install
 	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
 
 # Two at a time, file by file: each with a broker, a catalog and a Spark of its own. Most of a test is waiting.
-# In the order of the folders, in which the long ones come first: else those with few tests, which take longest, are last.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows

@@ -178,7 +178,7 @@ class SecuritySettings(Model):
                 raise ValueError(f"should have both `{one}` and `{other}`, or neither")
         if self.key_password and not self.key:
             raise ValueError("should have a `key` for the `key_password`")
-        if (self.client_id or self.token_url) and self.sasl != "OAUTHBEARER":
+        if (self.client_id or self.token_url) and self.sasl != "OAUTHBEARER" and self.mechanism is None:
             raise ValueError("should have the mechanism OAUTHBEARER and a `token_url` for `client_id`")
         if (self.ca or self.certificate) and not self.over.endswith("ssl"):
             raise ValueError(f"should have the protocol ssl or sasl_ssl for `ca` and `certificate`, not {self.over}")
