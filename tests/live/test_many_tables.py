@@ -12,7 +12,7 @@ import pytest
 from lakehouse_ingest.errors import BadRecord
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
-from tests.services.ingesting import Bench
+from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
 from tests.services.readers import duckdb_at
@@ -269,17 +269,12 @@ def test_a_stream_that_fails_begins_again_alone(bench: Bench, topic: str, capsys
     """Its topic is not there yet; meanwhile the other lands."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, [(None, event(n)) for n in range(5)])
-    pipeline = bench.pipeline(two_streams(bench, topic))
-    thread = Thread(target=pipeline.run)
-    thread.start()
-    try:
-        first = (f"ns_{topic}", "first")
+    first, second = (f"ns_{topic}", "first"), (f"ns_{topic}", "second")
+    with running(bench.pipeline(two_streams(bench, topic), drain=False)):
         assert until(lambda: bench.lake.table_exists(first) and len(bench.rows(".".join(first))) == 5, 60, 0.5)
-    finally:
         create_topic(bench.broker, f"{topic}_2", 1)
         produce(bench.broker, f"{topic}_2", [(None, event(7))])
-        thread.join(60)
-    assert not thread.is_alive()
+        assert until(lambda: bench.lake.table_exists(second) and bench.rows(".".join(second)) != [], 60, 0.5)
     assert numbers(bench, f"ns_{topic}.second") == [7]
     lines = capsys.readouterr().out.splitlines()
     again = [line for line in lines if "retrying" in line]

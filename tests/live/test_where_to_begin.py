@@ -3,8 +3,6 @@
 import datetime as dt
 import json
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from time import sleep
 from typing import Any
 
@@ -12,9 +10,8 @@ import pytest
 
 from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
-from tests.services.ingesting import Bench
+from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
 
@@ -135,15 +132,3 @@ def landed(bench: Bench, topic: str) -> int:
     namespace = f"ns_{topic}"
     tables = bench.lake.list_tables(namespace) if bench.lake.namespace_exists(namespace) else []
     return sum(len(bench.rows(f"{namespace}.{name}")) for _, name in tables if name.startswith(topic))
-
-
-@contextmanager
-def running(pipeline: Pipeline) -> Iterator[None]:
-    """In a thread, until the end of the block."""
-    with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(pipeline.run)
-        try:
-            yield
-        finally:
-            pipeline.stop.set()
-            run.result(LANDING_S)

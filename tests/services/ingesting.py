@@ -1,7 +1,9 @@
 """A pipeline in this process, on the session's Spark: what a test needs to run it and to read back the result."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Connection
 from telemetry import OFF, Telemetry
+from tests.services.pipelines import STARTING
 
 
 class Bench:
@@ -80,3 +83,15 @@ class Bench:
             found.append(snapshot)
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
         return found
+
+
+@contextmanager
+def running(pipeline: Pipeline) -> Iterator[None]:
+    """In a thread, until the end of the block."""
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(pipeline.run)
+        try:
+            yield
+        finally:
+            pipeline.stop.set()
+            run.result(STARTING)
