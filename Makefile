@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults check format lock bench wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
 	@echo "make test       every test, on real engines that it starts and stops itself"
 	@echo "make test-core  the tests that need no server: Python and Java only"
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
+	@echo "make faults     kills at every fail point and at any moment, KILLS=200 of them, while 600 events a second flow"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine"
 	@echo "make wheel      what is installed elsewhere, into dist/"
@@ -31,10 +32,11 @@ install: $(VENV)/.installed
 demo: install
 	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
 
-# Two at a time, file by file: each with a broker, a catalog and a Spark of its own. Most of a test is waiting.
+# Three at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting, so two
+# cores have room for a third.
 # In the order of their folders, where the longest (tests/faults) come first, not last and alone.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows
@@ -43,6 +45,11 @@ test-long: install
 	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 $(BIN)/python -m pytest -s \
 		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py \
 		-k "locks or woken or metadata"
+
+# A report of it in build/faults.json; LAKEHOUSE_TEST_SEED repeats the decisions of a run.
+faults: install
+	LAKEHOUSE_TEST_KILLS=$(or $(KILLS),200) LAKEHOUSE_TEST_REPORT=build/faults.json \
+		$(BIN)/python -m pytest -s tests/faults/test_kill.py
 
 check: install
 	$(BIN)/ruff check .

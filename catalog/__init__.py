@@ -14,6 +14,7 @@ from catalog.errors import (
     CatalogError,
     Conflict,
     Denied,
+    FileMissing,
     FilesDenied,
     FilesUnreachable,
     NamespaceMissing,
@@ -24,6 +25,7 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns
+from catalog.files import HeadFile, Pinned, pin
 from catalog.namespaces import ensure_namespace, has_namespace
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
@@ -40,13 +42,16 @@ __all__ = [
     "Conflict",
     "Connection",
     "Denied",
+    "FileMissing",
     "FilesDenied",
     "FilesUnreachable",
+    "HeadFile",
     "Lake",
     "NamespaceMissing",
     "NotLetIn",
     "OutcomeUnknown",
     "Partition",
+    "Pinned",
     "Refused",
     "Snapshot",
     "Sort",
@@ -68,6 +73,7 @@ __all__ = [
     "load",
     "names_in",
     "open_branch",
+    "pin",
     "probe_table",
     "publish",
     "restage",

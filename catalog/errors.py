@@ -8,6 +8,7 @@ CatalogError
 │   └── FilesDenied      it is the store of the tables' files that says so
 ├── TableMissing
 ├── NamespaceMissing
+├── FileMissing          a table refers to a file that its store does not have
 ├── Conflict             a compare-and-set was refused: nothing of ours is visible
 │   └── BranchGone       because our branch was dropped: a newer writer has taken over
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
@@ -60,6 +61,12 @@ class TableMissing(CatalogError):
 
 class NamespaceMissing(CatalogError):
     """There is no such namespace."""
+
+
+class FileMissing(CatalogError):
+    """A table refers to a file that its store does not have."""
+
+    path: str = ""
 
 
 class Conflict(CatalogError):

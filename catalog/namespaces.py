@@ -4,7 +4,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchNamespaceErr
 
 from catalog.attempts import patiently
 from catalog.connection import Lake
-from catalog.errors import Refused, Unreachable
+from catalog.errors import Conflict, Refused, Unreachable
 
 
 def ensure_namespace(lake: Lake, namespace: str) -> None:
@@ -17,7 +17,7 @@ def ensure_namespace(lake: Lake, namespace: str) -> None:
             try:
                 _ensure(lake, parts[:depth])
                 break
-            except Unreachable:
+            except (Conflict, Unreachable):
                 # Of two that insert at once, some catalogs answer one with an internal error.
                 if last:
                     raise
@@ -41,5 +41,6 @@ def _ensure(lake: Lake, parts: tuple[str, ...]) -> None:
     with lake.calling(f"making namespace {name}"):
         try:
             lake.pyiceberg.create_namespace(parts)
-        except NamespaceAlreadyExistsError:
-            return
+        except NamespaceAlreadyExistsError as there:
+            # Or so it was said: the next look tells.
+            raise Conflict(f"making namespace {name}: {there}") from None

@@ -26,12 +26,16 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
     """Make the branch at main's head and drop the others with the same commit; Conflict where it exists.
 
     Without any snapshot there is nothing to point to: the branch then gets an empty one, main stays unset.
-    An OutcomeUnknown is passed on: whether a branch of this name is ours or another's cannot be told.
+    OutcomeUnknown where it is there after we have asked for it: without an answer, or with the refusal that a
+    proxy gets when it repeats a request. Whether a branch of this name is ours or another's cannot be told.
     """
     _not_main(branch, *drop)
+    refused: Conflict | None = None
     for last in patiently():
         table = lake.table(name)
         state = state_of(table)
+        if branch in state.refs and refused:
+            raise OutcomeUnknown(f"{refused}; by now it is there") from refused
         if branch in state.refs:
             raise Conflict(f"opening branch {branch} of table {name}: it exists already")
         updates = [remove(ref) for ref in drop if ref in state.refs]
@@ -44,8 +48,9 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
         requirements = (still(branch, None), still(_MAIN, state.main))
         try:
             return commit(lake, table, f"opening branch {branch}", requirements, tuple(updates))
-        except Conflict:
+        except Conflict as conflict:
             # Main may just have moved; whether the branch was taken is seen at the next look.
+            refused = conflict
             if last:
                 raise
     raise AssertionError

@@ -6,12 +6,13 @@ from threading import Event
 
 from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import Found, look
+from lakehouse_ingest.commands.verify import Verified, prove
 from lakehouse_ingest.jars import jars_folder_from
 from lakehouse_ingest.network import reach_this_machine
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.transforms import Transform, set_aside
 
-__all__ = ["Found", "Settings", "Transform", "load_settings", "run", "set_aside", "status"]
+__all__ = ["Found", "Settings", "Transform", "Verified", "load_settings", "run", "set_aside", "status", "verify"]
 
 
 def run(
@@ -46,3 +47,9 @@ def status(settings: Settings, *, jars: Path | None = None) -> list[Found]:
     """What the tables know of each stream."""
     reach_this_machine()
     return look(settings, jars or jars_folder_from(os.environ))
+
+
+def verify(settings: Settings, *, jars: Path | None = None) -> list[Verified]:
+    """Each stream, recounted from the tables; nothing is raised for what is wrong."""
+    reach_this_machine()
+    return prove(settings, jars or jars_folder_from(os.environ))

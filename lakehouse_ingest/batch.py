@@ -23,6 +23,7 @@ from lakehouse_ingest import accounting, dead_letters, ledger, sorting, transfor
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally
 from lakehouse_ingest.batch_record import BatchRecord, Landed
 from lakehouse_ingest.errors import BadRecord, TryAgain
+from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.held import Held
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.observing import Watch, carried
@@ -30,7 +31,7 @@ from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Offsets, Range, Recei
 from lakehouse_ingest.routing import only_route, route
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.sorting import Part, Parted
-from lakehouse_ingest.sources.kafka import envelope
+from lakehouse_ingest.sources import envelope
 from lakehouse_ingest.stream_tables import StreamTables
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
 from lakehouse_ingest.tables import Lake, Place
@@ -103,16 +104,19 @@ class Street:
         started_at = dt.datetime.now(dt.UTC)
         keeper = self._only_one()
         with self.watch.batch(self.name, number, ONE_PASS if keeper else IN_MEMORY) as span:
+            reached(FailPoint.OFFSETS_LOGGED)
             work = Work(self._range(number), replace(self.token, batch=number), span.trace_id or "")
-            records, before = self.held.without(envelope(rows), work.range)
+            records, before = self.held.without(envelope(rows, self.source), work.range)
             with self._parted(records, keeper, work) as parted:
                 tally, receipts, note = self._land(parted, work)
+            reached(FailPoint.LANDED)
             kept = tally.discarding() if self.stream.on_error == "ignore" else tally
             landed = Landed(
                 work.token, work.range, started_at, Tally.sum([kept, before]), tally.dead, receipts, work.trace, note
             )
             with self.watch.stage("record", self.name):
                 self.record.add(landed)
+            reached(FailPoint.RECORDED)
             self.acknowledge(work.range.end)
             span.set(received=landed.tally.received, landed=tally.total(LANDED), dead=sum(tally.dead.values()))
             self._tell(number, landed)
@@ -137,10 +141,11 @@ class Street:
         if keeper:
             yield sorting.whole(records, keeper, len(work.range))
             return
-        routed = route(records, self.stream)
+        routed = route(records, self.stream, self.tables.format.field)
         if not only_route(self.stream):
             # Each table's rows side by side: to read one of many tables is to read its part only.
             routed = routed.sortWithinPartitions(ROUTE)
+        reached(FailPoint.PARSING)
         routed = routed.persist()  # looked at more than once: from memory, not from the broker
         try:
             with self.watch.stage("plan", self.name):
@@ -196,6 +201,7 @@ class Street:
             observed, tally = accounting.counted(_all(astray), work.range, accounting.by_fault())
             frames.append(observed)
         letters = dead_letters.letters(_all(frames), self.token.pipeline)
+        reached(FailPoint.WRITING_LETTERS)
         staged = self._stage(self.dead, letters, len(work.range), work)
         return tally(), staged
 
@@ -203,17 +209,21 @@ class Street:
         place = landing.place
         mark = self._mark(place, work)
         with self.watch.stage("write", self.name, table=place.table):
+            reached(FailPoint.WRITING)
             stage(rows, place.table, place.branch, ledger.to_summary(mark, place.carried), landing.files, size)
         found = self.lake.staged(place, str(work.token))
         if found is None:
             raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
+        reached(FailPoint.STAGED)
         rows_added, files_added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files"))
         return Staged(landing, mark, found.id, rows_added, files_added)
 
     def _publish(self, staged: Staged) -> Receipt:
         landing = staged.landing
         with self.watch.commit(landing.place.table):
+            reached(FailPoint.PUBLISHING)
             place = self.lake.publish(landing.place, staged.snapshot, staged.mark)
+            reached(FailPoint.PUBLISHED)
         landing.place = self.tidy(place)
         return Receipt(place.table, place.main, staged.rows, staged.files, place.schema)
 

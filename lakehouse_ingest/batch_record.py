@@ -17,10 +17,15 @@ PARTITION_TYPE = (
     "struct<topic: string, partition: int, start: long, end: long, received: long, landed: long, dead: long,"
     " filtered: long, discarded: long, trimmed: long, absent: long>"
 )
+COUNTS = ("received", LANDED, "dead", FILTERED, DISCARDED, TRIMMED, "absent")
 COLUMNS = (
     Column("pipeline", "string"),
     Column("token", "string"),
-    Column("kind", "string", doc="start: an epoch was taken; batch: all of one; landing: what it put into one table"),
+    Column(
+        "kind",
+        "string",
+        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover: chosen",
+    ),
     Column("epoch", "long"),
     Column("batch", "long"),
     Column("table", "string"),
@@ -71,9 +76,10 @@ class BatchRecord:
         meant: str,
         every: float,
         tidy: Callable[[Place], Place],
+        heads: Mapping[str, ledger.Head],
     ) -> None:
         self._lake, self._every, self._tidy = lake, every, tidy
-        self._mark, self._meant = first, meant
+        self._mark, self._meant, self._heads = first, meant, dict(heads)
         self._rows: list[dict[str, Any]] = []
         self._written = 0.0
         self.place = place
@@ -88,6 +94,8 @@ class BatchRecord:
 
     def add(self, landed: Landed) -> None:
         self._rows += rows_of(landed)
+        last = (landed.token.epoch, landed.token.batch)
+        self._heads |= {receipt.table: last for receipt in landed.receipts if receipt.rows}
         following = ledger.highest([self._mark.complete, landed.batch.end])
         self._mark = Mark(
             landed.token,
@@ -111,9 +119,30 @@ class BatchRecord:
         if not self._rows:
             return
         rows, self._rows = self._rows, []
-        extra = {f"{ledger.SETTINGS}{self._mark.token.pipeline}": self._meant}
+        pipeline = self._mark.token.pipeline
+        extra = {
+            f"{ledger.SETTINGS}{pipeline}": self._meant,
+            f"{ledger.HEADS}{pipeline}": ledger.heads_text(self._heads),
+        }
         self.place = self._tidy(self._lake.append(self.place, rows, self._mark, extra))
         self._written = monotonic()
+
+
+def recovered(token: Token, skipped: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
+    """What a person has chosen, and the offsets that will never be read."""
+    now = dt.datetime.now(dt.UTC)
+    partitions = [
+        {
+            **dict.fromkeys(COUNTS, 0),
+            "topic": at[0],
+            "partition": at[1],
+            "start": start,
+            "end": end,
+            "absent": end - start,
+        }
+        for at, (start, end) in sorted(skipped.items())
+    ]
+    return _row(token, kind="recover", started_at=now, finished_at=now, partitions=partitions, note=note)
 
 
 def rows_of(landed: Landed) -> list[dict[str, Any]]:

@@ -1,25 +1,22 @@
 """From settings to the properties that let both clients in: those of Spark's catalog `lake`, and pyiceberg's.
 
 Both talk to the same REST catalog and to the same files, and spell most properties alike; where they don't is
-said here. What the settings leave out is left out, so that AWS's own chain (variables, profile, role) is asked.
-`catalog.properties` come last, over all.
+said here. What they are told of the files is `storage`'s. `catalog.properties` come last, over all.
 """
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pydantic import SecretStr
-
+from lakehouse_ingest import storage
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.network import rest_properties, s3_properties
+from lakehouse_ingest.network import rest_properties
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
+from lakehouse_ingest.settings.values import given, revealed
 from lakehouse_ingest.tables import Connection
 
-# AWS's client can't do without a region, and a store that is not AWS does not ask for one.
-ANY_REGION = "us-east-1"
 # What would make something else of either client than one of a REST catalog.
 KIND_OF_CATALOG = ("type", "catalog-impl", "py-catalog-impl")
 
@@ -30,14 +27,13 @@ Properties = dict[str, str]
 
 def connection_of(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Connection:
     """pyiceberg's way."""
-    # With an endpoint pyarrow has the bucket in the path unless it is told otherwise, without one never.
-    virtual = _text(not s3.path_style) if s3.endpoint else None
-    own = {"s3.force-virtual-addressing": virtual, **_signing_keys(catalog, s3, "client")}
+    files = [each.of_pyiceberg() for each in storage.told(catalog, s3)]
+    own = _merged([given(_signing_keys(catalog, s3, "client")), *files])
     return Connection(
         uri,
         catalog.warehouse,
-        _revealed(catalog.token),
-        {**_shared(catalog, s3, uri), **_given(own), **s3_properties(s3.endpoint), **catalog.properties},
+        revealed(catalog.token),
+        {**_shared(catalog, s3, uri), **own, **catalog.properties},
         read_timeout=catalog.timeout,
     )
 
@@ -48,17 +44,18 @@ def spark_properties(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Prop
     own = {
         "uri": uri,
         "warehouse": catalog.warehouse,
-        "token": _revealed(catalog.token),
+        "token": revealed(catalog.token),
         "rest.client.connection-timeout-ms": milliseconds,
         "rest.client.socket-timeout-ms": milliseconds,
         **_signing_keys(catalog, s3, "rest"),
     }
-    return {**_shared(catalog, s3, uri), **_given(own), **rest_properties(uri), **catalog.properties}
+    return {**_shared(catalog, s3, uri), **given(own), **rest_properties(uri), **catalog.properties}
 
 
 def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: int | None = None) -> EmbeddedCatalog:
     """The catalog where there is no `uri`, not started yet."""
-    return EmbeddedCatalog(catalog.path, port, jars=jars, place=catalog.warehouse, files=file_properties(s3))
+    store = storage.at(catalog.warehouse, catalog, s3) if catalog.warehouse else None
+    return EmbeddedCatalog(catalog.path, port, jars=jars, place=catalog.warehouse, store=store)
 
 
 def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
@@ -81,11 +78,12 @@ def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
 
 def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
     """What both clients spell alike."""
-    credential = _revealed(catalog.credential)
+    credential = revealed(catalog.credential)
+    files = [each.properties(keys=not catalog.vended_credentials) for each in storage.told(catalog, s3)]
     return {
-        **file_properties(s3, keys=not catalog.vended_credentials),
+        **_merged(files),
         **{f"header.{name}": value.get_secret_value() for name, value in catalog.headers.items()},
-        **_given(
+        **given(
             {
                 "credential": credential,
                 # A new token is had by the credential, as the first one was: servers of others than the catalog
@@ -103,33 +101,11 @@ def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
     }
 
 
-def file_properties(s3: S3Settings, *, keys: bool = True) -> Properties:
-    """Of whoever reads and writes the tables' files on S3."""
-    return _given(
-        {
-            "s3.endpoint": s3.endpoint,
-            "client.region": s3.region or (ANY_REGION if s3.endpoint else None),
-            "s3.path-style-access": _text(s3.path_style) if s3.path_style else None,
-            "s3.access-key-id": _revealed(s3.access_key) if keys else None,
-            "s3.secret-access-key": _revealed(s3.secret_key) if keys else None,
-            "s3.session-token": _revealed(s3.session_token) if keys else None,
-        }
-    )
-
-
 def _signing_keys(catalog: CatalogSettings, s3: S3Settings, prefix: str) -> dict[str, str | None]:
     """The keys that requests are signed with, under each client's own names."""
     keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
-    return {f"{prefix}.{name}": _revealed(key) for name, key in keys.items()} if catalog.sign_for else {}
+    return {f"{prefix}.{name}": revealed(key) for name, key in keys.items()} if catalog.sign_for else {}
 
 
-def _given(properties: Mapping[str, str | None]) -> Properties:
-    return {key: value for key, value in properties.items() if value is not None}
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
-
-
-def _text(flag: bool) -> str:  # noqa: FBT001 - what it says
-    return str(flag).lower()
+def _merged(properties: Iterable[Mapping[str, str]]) -> Properties:
+    return {key: value for each in properties for key, value in each.items()}

@@ -16,6 +16,7 @@ import typer
 
 from lakehouse_ingest.errors import LakehouseError, fitted
 from lakehouse_ingest.network import reach_this_machine
+from lakehouse_ingest.records import Choice
 
 if TYPE_CHECKING:
     from lakehouse_ingest.settings import Loaded, Settings
@@ -25,7 +26,7 @@ LOADED: ContextVar["Loaded | None"] = ContextVar("loaded", default=None)  # for 
 
 EXIT_CODES = """\
 Exit codes: 0 done, or asked to stop; 2 the settings are wrong; 3 a person has to decide, and the sentence says what; \
-4 something outside stayed away; 1 anything else."""
+4 something outside stayed away; 5 `verify` has found something wrong; 6 it can't tell of something; 1 anything else."""
 
 app = typer.Typer(
     help="Events from Kafka into Apache Iceberg tables, exactly once, behind an Iceberg REST catalog.",
@@ -211,6 +212,72 @@ def status(
 
 
 @app.command()
+def verify(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    *,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Recount from the tables: every offset in exactly one place, or what is not. Changes nothing."""
+    settings = _settings(
+        config,
+        {
+            "--name": name,
+            "--topics": topics,
+            "--brokers": brokers,
+            "--catalog-uri": catalog_uri,
+            "--warehouse": warehouse,
+            "--namespace": namespace,
+        },
+    )
+    from lakehouse_ingest.commands import verify as command  # noqa: PLC0415 - loads pyiceberg
+
+    if code := command.verify(settings, jars=jars, as_json=json):
+        raise typer.Exit(code)
+
+
+@app.command()
+def recover(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    choose: Annotated[
+        Choice | None, typer.Option(show_default=False, help="Do it: what the choices mean is said without this.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Of this topic or table alone.")] = None,
+    *,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Say what keeps a pipeline from starting, such as a topic made anew, and what can be done; do what is chosen."""
+    settings = _settings(
+        config,
+        {
+            "--name": name,
+            "--topics": topics,
+            "--brokers": brokers,
+            "--catalog-uri": catalog_uri,
+            "--warehouse": warehouse,
+            "--namespace": namespace,
+        },
+    )
+    from lakehouse_ingest.commands import recover as command  # noqa: PLC0415 - loads pyiceberg
+
+    if code := command.recover(settings, choice=choose, only=only, jars=jars, as_json=json):
+        raise typer.Exit(code)
+
+
+@app.command()
 def settings(
     config: Config = None,
     *,
@@ -297,6 +364,14 @@ def bundle(
     from lakehouse_ingest.commands import jars as command  # noqa: PLC0415 - loads pyspark
 
     command.bundle(folder, kinds)
+
+
+@jars_app.command()
+def warm() -> None:
+    """Keep Spark's classes as Java maps them: every later start on this machine is faster. 15 s and 150 MB, once."""
+    from lakehouse_ingest.commands import jars as command  # noqa: PLC0415 - loads pyspark
+
+    command.warm()
 
 
 @app.command()

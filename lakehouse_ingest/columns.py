@@ -17,7 +17,7 @@ from lakehouse_ingest.records import FAULT, RECORD, ROUTE, SOURCE
 
 EVENT_TIME = "event_time"
 TAKEN = (SOURCE, RECORD, FAULT, ROUTE)  # the first is in every table, the others go beside its columns to the landing
-SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int>"
+SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int, log: string>"
 
 # Iceberg knows neither 8 and 16 bits nor unsigned integers: these land wider, and keep their range.
 RANGES: dict[str, tuple[str, int, int]] = {

@@ -11,6 +11,16 @@
     └── TryAgain            plumbing that may come back: waited for with back-off, then given up
 
 A bad record is never an error: it is a value in the `fault` column.
+
+What is done about a failure follows from its type, and is one of four:
+
+    retry       TryAgain, and what Spark, py4j and sockets raise unless the source knows better: `Stream.run` begins
+                again from the tables, waits longer each time, and gives up after `retry.limit`
+    reconcile   a commit without a certain answer, or refused because another came first (`catalog.OutcomeUnknown`,
+                `catalog.Conflict`): looked up, and staged again from the same files; what cannot be told so is told
+                by the tables to the next start: retry
+    set aside   a record's own fault, which is a `Reason`: to the dead letters, and the batch goes on
+    stop        SettingsRefused, NeedsOperator: nothing more is written, and the sentence says what settles it
 """
 
 

@@ -5,7 +5,7 @@ settings, columns and batches may be others now than they were. So nothing is co
 done: the rows in the tables tell, each by its coordinates, and what none of them holds is landed as if it were new.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -17,7 +17,7 @@ from lakehouse_ingest.accounting import TRIMMED, Tally
 from lakehouse_ingest.records import RECORD, SOURCE, Offsets, Range
 from lakehouse_ingest.session import LAKE
 
-COORDINATES = ("topic", "partition", "offset")
+COORDINATES = ("log", "partition", "offset")
 
 
 @dataclass(frozen=True)
@@ -34,34 +34,35 @@ class Held:
     """What the tables hold at and beyond the start map, which says where all landings are done."""
 
     holders: Sequence[Holder] = ()
-    topics: Sequence[str] = ()
+    logs: Mapping[str, str] = field(default_factory=dict)  # by topic
     start: Offsets = field(default_factory=dict)
     until: Offsets = field(default_factory=dict)  # beyond this they hold nothing
 
     @classmethod
-    def beyond(cls, start: Offsets, holders: Sequence[Holder], topics: Sequence[str], spark: SparkSession) -> "Held":
+    def beyond(cls, start: Offsets, holders: Sequence[Holder], logs: Mapping[str, str], spark: SparkSession) -> "Held":
         if not holders:
             return cls()
-        rows = _coordinates(spark, holders, topics, start)
-        ends = rows.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("end")).collect()
-        return cls(holders, topics, start, {(end["topic"], end["partition"]): end["end"] for end in ends})
+        rows = _coordinates(spark, holders, logs, start)
+        ends = rows.groupBy("log", "partition").agg((F.max("offset") + 1).alias("end")).collect()
+        topics = {log: topic for topic, log in logs.items()}
+        return cls(holders, logs, start, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
 
     def without(self, records: DataFrame, batch: Range) -> tuple[DataFrame, Tally]:
         """The records that have no place yet, and the counts of the others."""
         if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
             return records, Tally()
         # Of the batch's own session, which is not the one that the stream was started in.
-        held = _coordinates(records.sparkSession, self.holders, self.topics, self.start)
+        held = _coordinates(records.sparkSession, self.holders, self.logs, self.start)
         same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
         there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
         return records.join(held, same, "left_anti"), there
 
 
-def _coordinates(spark: SparkSession, holders: Sequence[Holder], topics: Sequence[str], start: Offsets) -> DataFrame:
+def _coordinates(spark: SparkSession, holders: Sequence[Holder], logs: Mapping[str, str], start: Offsets) -> DataFrame:
     at = F.col(SOURCE)
     # The lowest one is what files are left out by; then partition by partition.
     lowest = min(start.values(), default=0)
-    wanted = at["topic"].isin(*topics) & (at["offset"] >= lowest) & ~accounting.below(at, start)
+    wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & ~accounting.below(at, start)
     found = []
     for holder in holders:
         name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))

@@ -7,6 +7,7 @@ the map below which every landing of every table of the pipeline is done. A star
 """
 
 import base64
+import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Mapping
@@ -21,8 +22,12 @@ PREFIX = "lakehouse."
 MARK = f"{PREFIX}mark."  # followed by the pipeline's name
 SEPARATOR = ":"  # between a mark's format and its text; no letter of base 85
 SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
+HEADS = f"{PREFIX}heads."  # likewise
+AGAIN = "~"  # between a topic's id and the generation in which its log was begun again
 
 Summary = Mapping[str, str]
+Head = tuple[int, int]
+"""Epoch and batch of the last landing in a table."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,28 @@ class SourceIdentity:
 
     cluster: str = ""
     topics: Mapping[str, str] = field(default_factory=dict)
+
+    def log(self, topic: str) -> str:
+        """A short name of the very log, as every row carries it: where a topic of the same name is another one, in
+        another cluster or after it was made anew, its offsets are others too."""
+        known = "\n".join((self.cluster, self.topics.get(topic, ""), topic))
+        return hashlib.sha256(known.encode()).hexdigest()[:12]
+
+    def known_as(self, before: Mapping[str, str]) -> "SourceIdentity":
+        """The same logs under the ids that they have in the ledger, and with those that are not read now."""
+        again = {
+            topic: known for topic, now in self.topics.items() if is_same_topic(known := before.get(topic, ""), now)
+        }
+        return SourceIdentity(self.cluster, {**before, **self.topics, **again})
+
+
+def begun_again(topic_id: str, generation: int) -> str:
+    """The id of a topic that is still the same, while its offsets from some point on mean other records."""
+    return f"{topic_id.partition(AGAIN)[0]}{AGAIN}{generation}"
+
+
+def is_same_topic(before: str, now: str) -> bool:
+    return bool(before) and before.partition(AGAIN)[0] == now
 
 
 @dataclass(frozen=True)
@@ -97,6 +124,16 @@ def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
     )
 
 
+def heads(ancestors: Iterable[Summary], pipeline: str) -> dict[str, Head]:
+    """What the newest writing of the batch record says of each table of a pipeline."""
+    text = next((found for summary in ancestors if (found := summary.get(f"{HEADS}{pipeline}"))), None)
+    return {name: (epoch, batch) for name, epoch, batch in _unpacked(text)} if text else {}
+
+
+def heads_text(found: Mapping[str, Head]) -> str:
+    return _packed([[name, *head] for name, head in sorted(found.items())])
+
+
 def ids_of(marks: Iterable[Mark]) -> dict[str, str]:
     """Each topic's last known id: a start that does not read a topic does not forget which one it was."""
     found: dict[str, str] = {}
@@ -127,19 +164,17 @@ def encode(mark: Mark) -> str:
         "h": mark.settings,
         "r": mark.trace,
     }
+    return _packed(body)
+
+
+def _packed(body: Any) -> str:
     packed = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 9)
     return f"{FORMAT}{SEPARATOR}{base64.b85encode(packed).decode()}"
 
 
 def decode(text: str) -> Mark:
-    written, _, packed = text.partition(SEPARATOR)
-    if written.isdecimal() and int(written) > FORMAT:
-        raise LedgerUnclear(
-            f"the ledger was written in format {int(written)}, this program reads up to {FORMAT}:"
-            " install the newer lakehouse-ingest that wrote it"
-        )
     try:
-        body = json.loads(zlib.decompress(base64.b85decode(packed)))
+        body = _unpacked(text)
         keys = [
             (topic, number) for topic, _, runs in body["t"] for first, last in runs for number in range(first, last + 1)
         ]
@@ -152,10 +187,25 @@ def decode(text: str) -> Mark:
         )
         known = {at: offset for at, offset in following.items() if offset >= 0}
         return Mark(token, identity, start, known, complete, body["h"], body["r"])
-    except (ValueError, KeyError, TypeError, zlib.error) as failure:
+    except (ValueError, KeyError, TypeError) as failure:
+        raise _unreadable(failure) from failure
+
+
+def _unpacked(text: str) -> Any:
+    written, _, packed = text.partition(SEPARATOR)
+    if written.isdecimal() and int(written) > FORMAT:
         raise LedgerUnclear(
-            f"a mark of the ledger can't be read ({type(failure).__name__}): it was changed or cut"
-        ) from failure
+            f"the ledger was written in format {int(written)}, this program reads up to {FORMAT}:"
+            " install the newer lakehouse-ingest that wrote it"
+        )
+    try:
+        return json.loads(zlib.decompress(base64.b85decode(packed)))
+    except (ValueError, zlib.error) as failure:
+        raise _unreadable(failure) from failure
+
+
+def _unreadable(failure: Exception) -> LedgerUnclear:
+    return LedgerUnclear(f"a mark of the ledger can't be read ({type(failure).__name__}): it was changed or cut")
 
 
 def _runs(keys: list[tuple[str, int]], topic: str) -> list[list[int]]:

@@ -25,7 +25,7 @@ from lakehouse_ingest.columns import (
     width,
 )
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
-from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.formats import Format, infer
 from lakehouse_ingest.records import FAULT, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan, unit_of
@@ -126,13 +126,13 @@ def _check_type(table: str, there: ColumnPlan | None, wanted: ColumnPlan) -> Non
 
 
 def plan_from_records(
-    table: str, settings: TableSettings, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
+    table: str, settings: TableSettings, form: Format, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
 ) -> Planned:
     """From the first batch: the columns unless declared, and the unit of the event times."""
     columns = plan_from_settings(table, settings)
     refused: tuple[Refused, ...] = ()
     if not columns:
-        wanted = _wanted(fields, rows, settings)
+        wanted = _wanted(form, fields, rows, settings)
         names = [column.field for column in wanted]
         event_time = _event_time_field(settings, names)
         if not wanted:
@@ -143,7 +143,7 @@ def plan_from_records(
                 f"`event_time` names {event_time}, and no record so far has such a field; there are {known}"
             )
         taken, room = () if event_time == EVENT_TIME else (EVENT_TIME,), settings.max_columns
-        columns, refused = _columns(wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
+        columns, refused = _columns(form, wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
     event_time = _event_time_field(settings, [column.field for column in columns])
     # As text, whatever it is: a column of that name becomes the time itself.
     columns = tuple(
@@ -152,7 +152,7 @@ def plan_from_records(
     )
     if event_time is None or settings.event_time_unit != "auto":
         return Planned(TablePlan(table, columns, event_time, settings.event_time_unit), refused=refused)
-    unit = unit_of(json_object.decode(rows, columns), event_time)
+    unit = unit_of(form.decode(rows, columns), event_time)
     plan = TablePlan(table, columns, event_time, unit or "ms", unit_was_told=False)
     return Planned(plan, settled=unit is not None, refused=refused)
 
@@ -212,10 +212,10 @@ def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> li
 # -- columns from the data --------------------------------------------------------------------------------
 
 
-def _wanted(fields: Fields, rows: DataFrame, settings: TableSettings) -> list[ColumnPlan]:
+def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettings) -> list[ColumnPlan]:
     """A column for each field that tells its type, still under the field's own name."""
     mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and name not in settings.hints]
-    usual = json_object.usual(rows, mixed) if mixed else {}
+    usual = form.usual(rows, mixed) if mixed else {}
     found = []
     for name, kind in fields:
         if name in settings.hints:
@@ -226,6 +226,7 @@ def _wanted(fields: Fields, rows: DataFrame, settings: TableSettings) -> list[Co
 
 
 def _columns(
+    form: Format,
     wanted: Sequence[ColumnPlan],
     rows: DataFrame,
     settings: TableSettings,
@@ -240,12 +241,18 @@ def _columns(
     columns, refused = named(ordered, taken, room, settings.hints, refuse=refuse_names)
     # The event time itself stays as it was written: it may be a date today and a number tomorrow.
     texts = [column.field for column in columns if column.iceberg == "string" and column.field not in first]
-    times = json_object.times(rows, texts) if texts and settings.infer_times else {}
+    times = form.times(rows, texts) if texts and settings.infer_times else {}
     return tuple(replace(each, iceberg=times.get(each.field, each.iceberg)) for each in columns), refused
 
 
 def new_fields(
-    plan: TablePlan, settings: TableSettings, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
+    plan: TablePlan,
+    settings: TableSettings,
+    form: Format,
+    fields: Fields,
+    rows: DataFrame,
+    *,
+    refuse_names: bool = False,
 ) -> Growth:
     """Columns for fields that these rows have and the table lacks, nested ones too."""
     known = {column.field: column for column in plan.columns}
@@ -254,13 +261,13 @@ def new_fields(
     }
     if any(_hides(_spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
         # A value of another kind hides what is new beside it. Its record is a dead letter, so the others tell.
-        fields = json_object.infer(json_object.decode(rows, plan.columns).where(F.col(FAULT).isNull()))
+        fields = infer(form, form.decode(rows, plan.columns).where(F.col(FAULT).isNull()))
     room = settings.max_columns - sum(width(column.iceberg) for column in plan.columns)
     within, refused = _within(growing, fields, room)
     room -= sum(width(column.type) for _, column in within)
-    wanted = _wanted([field for field in fields if field[0] not in known], rows, settings)
+    wanted = _wanted(form, [field for field in fields if field[0] not in known], rows, settings)
     taken = (EVENT_TIME, *(column.name for column in plan.columns))
-    columns, more = _columns(wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
+    columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
     new = [("", Column(each.name, each.iceberg, doc=each.doc)) for each in columns]
     return Growth([*within, *new], (*refused, *more))
 

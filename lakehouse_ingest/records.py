@@ -30,6 +30,15 @@ class Reason(StrEnum):
     NAME_TAKEN = "name_taken"  # the table that it should go to belongs to another topic or type
 
 
+class Choice(StrEnum):
+    """What a person may answer to a question of the ledger."""
+
+    ANEW = "anew"
+    LATEST = "latest"
+    SKIP = "skip"
+    ACCEPT = "accept"
+
+
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 """Per partition the offset of the next record to read: everything below it is done."""

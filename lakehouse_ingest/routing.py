@@ -4,7 +4,7 @@ A route is text in a column: the entry of `streams.tables` that takes the record
 those that the entry's template names; so records of one route go to one table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ STAGE = "route"
 NOT_KEPT = "not kept"  # the route of records whose type is not kept
 SEPARATOR = "\x1f"
 KIND = "_kind"  # text: the record's type, on the way to its route
+
+Field = Callable[[Sequence[str]], Column]  # the text of a record's field, as its format reads it
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def only_route(stream: StreamSettings) -> Route | None:
     return Route(0, stream.topics[0] if "{topic}" in table.table else "")
 
 
-def route(rows: DataFrame, stream: StreamSettings) -> DataFrame:
+def route(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
     """Adds the route: null where no table takes the record."""
     if found := only_route(stream):
         return rows.withColumn(ROUTE, F.lit(str(found)))
@@ -70,10 +72,10 @@ def route(rows: DataFrame, stream: StreamSettings) -> DataFrame:
         taken = F.when(_takes(table, topic, kind), _written(number, table, topic, kind)).otherwise(taken)
     if stream.keep_types:
         taken = F.when(kind.isNotNull() & ~kind.rlike(stream.keep_types), NOT_KEPT).otherwise(taken)
-    return _with_type(rows, stream.type_from).withColumn(ROUTE, taken).drop(KIND)
+    return _with_type(rows, stream.type_from, field).withColumn(ROUTE, taken).drop(KIND)
 
 
-def astray(rows: DataFrame, stream: StreamSettings) -> DataFrame:
+def astray(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
     """A fault for records without a route, unless something worse is known of them."""
     topic, kind = F.col(RECORD)["topic"], F.col(KIND)
     unknown = F.concat(F.lit("no entry of `streams.tables` takes the topic "), topic)
@@ -83,7 +85,7 @@ def astray(rows: DataFrame, stream: StreamSettings) -> DataFrame:
             F.concat(unknown, F.lit(" with the type "), F.substring(kind, 1, 60))
         )
     fault = F.coalesce(FAULT, faulty(Reason.NO_TABLE, unknown, STAGE))
-    return _with_type(rows, stream.type_from).withColumn(FAULT, fault).drop(KIND)
+    return _with_type(rows, stream.type_from, field).withColumn(FAULT, fault).drop(KIND)
 
 
 def _takes(table: TableSettings, topic: Column, kind: Column) -> Column:
@@ -112,18 +114,18 @@ def _written(number: int, table: TableSettings, topic: Column, kind: Column) -> 
     )
 
 
-def _with_type(rows: DataFrame, type_from: str | None) -> DataFrame:
+def _with_type(rows: DataFrame, type_from: str | None, field: Field) -> DataFrame:
     """Adds the record's type as text; null where there is none.
 
     In columns of their own, or the record would be searched again each time that its type is asked for.
     """
     text = F.col(KIND)
-    found = rows.withColumn(KIND, _type(type_from))
+    found = rows.withColumn(KIND, _type(type_from, field))
     # An object or a list is no name.
     return found.withColumn(KIND, F.when(F.is_valid_utf8(text) & (text != "") & ~text.rlike(r"^[\[{]"), text))
 
 
-def _type(type_from: str | None) -> Column:
+def _type(type_from: str | None, field: Field) -> Column:
     record = F.col(RECORD)
     where, _, name = (type_from or "").partition(":")
     match where:
@@ -133,6 +135,5 @@ def _type(type_from: str | None) -> Column:
             named = F.filter(record["headers"], lambda header: header["key"] == name)
             return F.try_element_at(named, F.lit(-1))["value"].cast("string")
         case "field":
-            path = "".join(f"['{part}']" for part in name.split("."))
-            return F.get_json_object(record["value"].cast("string"), f"${path}")
+            return field(name.split("."))
     return F.lit(None).cast("string")

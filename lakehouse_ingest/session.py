@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.class_data import java_options
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.hiding import HIDDEN_KEYS
 from lakehouse_ingest.network import java_properties, tell
@@ -56,7 +57,7 @@ def session(
     for noisy in ("py4j", "DataFrameQueryContextLogger"):
         # They print the stack of every error on its way to us; the pipeline tells it once.
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    options = _options(name, settings, jars, catalog, scratch)
+    options = _options(name, settings, jars, catalog, scratch, java_options(java))
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     arguments = SparkConf(loadDefaults=False).setAll(list(_arguments(options).items()))
     said: deque[str] = deque(maxlen=20)
@@ -125,7 +126,12 @@ def _arguments(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(
-    name: str, settings: SparkSettings, jars: Sequence[Path], catalog: Mapping[str, str], scratch: Path
+    name: str,
+    settings: SparkSettings,
+    jars: Sequence[Path],
+    catalog: Mapping[str, str],
+    scratch: Path,
+    classes: str = "",
 ) -> dict[str, str]:
     log4j = files("lakehouse_ingest").joinpath("log4j2.properties")
     # On a laptop the host's name may lead to an address that nothing listens on.
@@ -167,5 +173,7 @@ def _options(
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.shuffle.partitions": "8",
         **settings.options,
-        JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log4j} {settings.options.get(JAVA_OPTIONS, '')}".strip(),
+        JAVA_OPTIONS: " ".join(
+            filter(None, (f"-Dlog4j2.configurationFile={log4j}", classes, settings.options.get(JAVA_OPTIONS)))
+        ),
     }

@@ -63,6 +63,7 @@ def coordinates() -> Column:
         record["partition"].alias("partition"),
         record["offset"].alias("offset"),
         F.lit(0).alias("index"),  # one record, one row
+        record["log"].alias("log"),
     )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest import accounting, transforms
 from lakehouse_ingest.accounting import FILTERED, LANDED, Tally
-from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.formats import Format
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
 from lakehouse_ingest.routing import NOT_KEPT, STAGE, Route, astray
@@ -58,7 +58,7 @@ class Group:
 def whole(records: DataFrame, keeper: TableKeeper, size: int) -> Parted:
     """All to one table that is known: nothing has to be looked at before the one pass that writes."""
     assert keeper.landing
-    return Parted([Part(keeper.landing, _shaped(records, keeper.plan((), records)), size)])
+    return Parted([Part(keeper.landing, _shaped(records, keeper.format, keeper.plan((), records)), size)])
 
 
 def sort(
@@ -69,14 +69,14 @@ def sort(
     each: Each,
     transform: Transform | None = None,
 ) -> Parted:
-    groups, looked = _look(routed, batch, stream, tables.routes)
+    groups, looked = _look(routed, batch, stream, tables)
     found = [(group, tables.at(group.route)) for group in groups]
     going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
     planned, failures = each(lambda one: (*one, _planned(*one)), going)
     tables.register()
     parts, nowhere, notes = [], [], []
     for group, keeper, plan in planned:
-        rows = _shaped(group.rows, plan, transform)
+        rows = _shaped(group.rows, tables.format, plan, transform)
         if keeper.landing:
             parts.append(Part(keeper.landing, rows, group.size))
         else:
@@ -84,11 +84,11 @@ def sort(
             notes.append(f"{keeper.name} is not made: {plan.why}")
     if looked.total(LANDED) > sum(group.size for group, _ in going):
         refused = {group.route: refusal for group, refusal in found if isinstance(refusal, Refusal)}
-        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream))
+        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream, tables.format))
     return Parted(parts, nowhere, looked, failures, notes)
 
 
-def _look(routed: DataFrame, batch: Range, stream: StreamSettings, known: Iterable[Route]) -> tuple[list[Group], Tally]:
+def _look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables) -> tuple[list[Group], Tally]:
     outcome = F.when(F.col(ROUTE) == NOT_KEPT, accounting.number_of(FILTERED)).otherwise(accounting.number_of(LANDED))
     looked = accounting.count(routed, batch, outcome)
     infers = any(not table.columns for table in stream.tables)
@@ -97,10 +97,10 @@ def _look(routed: DataFrame, batch: Range, stream: StreamSettings, known: Iterab
         .groupBy(ROUTE)
         .agg(
             F.count(F.lit(1)).alias("size"),
-            (json_object.seen() if infers else F.lit(None).cast("string")).alias("seen"),
+            (tables.format.seen() if infers else F.lit(None).cast("string")).alias("seen"),
         )
         # Those that have a table, and then by name, for there may be more of them than memory is for.
-        .orderBy(~F.col(ROUTE).isin([str(route) for route in known]), ROUTE)
+        .orderBy(~F.col(ROUTE).isin([str(route) for route in tables.routes]), ROUTE)
         .limit(2 * stream.max_tables)
         .collect()
     )
@@ -112,11 +112,11 @@ def _look(routed: DataFrame, batch: Range, stream: StreamSettings, known: Iterab
 
 
 def _planned(group: Group, keeper: TableKeeper) -> Planned:
-    return keeper.plan(() if keeper.settled else json_object.fields_of(group.seen), group.rows)
+    return keeper.plan(() if keeper.settled else keeper.format.fields_of(group.seen), group.rows)
 
 
-def _shaped(rows: DataFrame, planned: Planned, transform: Transform | None = None) -> DataFrame:
-    decoded = json_object.decode(rows, planned.plan.columns, planned.refused)
+def _shaped(rows: DataFrame, form: Format, planned: Planned, transform: Transform | None = None) -> DataFrame:
+    decoded = form.decode(rows, planned.plan.columns, planned.refused)
     found = shape(transforms.applied(transform, decoded) if transform else decoded, planned.plan)
     if planned.settled:
         return found
@@ -124,7 +124,11 @@ def _shaped(rows: DataFrame, planned: Planned, transform: Transform | None = Non
 
 
 def _nowhere(
-    routed: DataFrame, going: Sequence[Route], refused: Mapping[Route, Refusal], stream: StreamSettings
+    routed: DataFrame,
+    going: Sequence[Route],
+    refused: Mapping[Route, Refusal],
+    stream: StreamSettings,
+    form: Format,
 ) -> DataFrame:
     """The records that no table takes, each with the reason."""
     left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
@@ -133,5 +137,5 @@ def _nowhere(
     many = faulty(Reason.TOO_MANY_TABLES, F.lit(f"the stream feeds {stream.max_tables} tables: `max_tables`"), STAGE)
     why = F.when(F.col(ROUTE).isin(taken), named).when(F.col(ROUTE).isNotNull(), many)
     # What can't be read at all has no type either: then that is what is said of it.
-    read = json_object.decode(left.withColumn(FAULT, F.coalesce(FAULT, why)), ())
-    return astray(read, stream).select(RECORD, FAULT)
+    read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, why)), ())
+    return astray(read, stream, form.field).select(RECORD, FAULT)

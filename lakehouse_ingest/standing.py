@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse_ingest import ledger
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.tables import Lake, TableState
+from lakehouse_ingest.tables import Lake, TableState, newest_generation
 
 RECENT = dt.timedelta(minutes=1)  # before the record's newest row: so far back the last batch is looked for
 OUTCOMES = ("received", "landed", "dead", "filtered", "discarded")
@@ -63,7 +63,8 @@ def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, 
     if record is None:
         return None
     found = [state for name in lake.registered(record_name) if (state := lake.find(name))]
-    places = [lake.seen(state) for state in (record, *found)]
+    seen = [lake.seen(state) for state in (record, *found)]
+    places = [place.within(newest_generation(seen)) for place in seen]
     if not (marks := [place.mark for place in places if place.mark]):
         return None
     done = ledger.highest([places[0].held, *(mark.complete for mark in marks)])

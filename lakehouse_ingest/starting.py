@@ -3,61 +3,27 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, TableChanged
-from lakehouse_ingest.ledger import SourceIdentity, highest
+from lakehouse_ingest import questions
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.ledger import Head, highest
+from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings, TableSettings
 from lakehouse_ingest.tables import Place, Registered
 
 
-@dataclass(frozen=True)
-class SourceNow:
-    """What the source said at the start."""
-
-    identity: SourceIdentity
-    low: Offsets
-    high: Offsets
-
-    def unknown(self, done: Offsets) -> tuple[Offsets, Offsets]:
-        """The bounds of the topics that no table holds."""
-        known = {topic for topic, _ in done}
-        low, high = ({at: each[at] for at in each if at[0] not in known} for each in (self.low, self.high))
-        return low, high
-
-
 def complete(record: Place, places: Sequence[Place]) -> Offsets:
     """The map below which every landing of every table is done: the highest that any of them knows."""
     # In the batch record `next` is written after all landings, so there it is complete as well.
-    found = highest([record.held, *(place.mark.complete for place in places if place.mark)])
-    if not found and (lost := [place for place in (record, *places) if not place.known]):
-        raise LedgerUnclear(
-            f"the history of {lost[0].table} was expired with the mark that says what was read, and nothing else holds"
-            " one: compare the `_source` columns with the topics, then start under another `name`"
-        )
-    return found
+    return highest([record.held, *(place.mark.complete for place in places if place.mark)])
 
 
 def begin(record: Place, places: Sequence[Place], source: SourceNow, beginning: Offsets) -> Offsets:
     """The map to start reading from: what is complete, and for topics that are new where they begin."""
+    for question in questions.of_source(record, places, source):
+        raise question.error
     done = complete(record, places)
-    for place in (record, *places):
-        if place.mark:
-            _same_source(place, place.mark.source, source.identity)
-    held = highest([done, *(place.held for place in places)])
-    for at, offset in held.items():
-        if at in source.high and offset > source.high[at]:
-            raise SourceChanged(
-                f"{_named(at)} ends at offset {source.high[at]}, the tables hold it up to {offset}: the broker lost"
-                " records or the topic was made anew; start under another `name`, or restore the topic"
-            )
-    for at, offset in done.items():
-        if at in source.low and offset < source.low[at]:
-            raise SourceChanged(
-                f"{_named(at)} has lost the offsets {offset} to {source.low[at] - 1} before they were read"
-                " (retention): restore them, or start under another `name`"
-            )
     # A new partition of a known topic is read from its first record, whatever the settings say.
     return {**source.low, **beginning, **{at: offset for at, offset in done.items() if at in source.high}}
 
@@ -74,25 +40,6 @@ def uncertain(places: Iterable[Place], done: Offsets) -> list[Place]:
     ]
 
 
-def _same_source(place: Place, then: SourceIdentity, now: SourceIdentity) -> None:
-    if then.cluster and now.cluster and then.cluster != now.cluster:
-        raise SourceChanged(
-            f"the table {place.table} was fed from Kafka cluster {then.cluster}, this one is {now.cluster}:"
-            " mend `source.brokers`, or start under another `name`"
-        )
-    for topic, topic_id in now.topics.items():
-        before = then.topics.get(topic)
-        if before and topic_id and before != topic_id:
-            raise SourceChanged(
-                f"the topic {topic} was deleted and made anew (id {before} is now {topic_id}), so its offsets mean"
-                " other records: start under another `name` to read it from its beginning"
-            )
-
-
-def _named(at: tuple[str, int]) -> str:
-    return f"topic {at[0]} partition {at[1]}"
-
-
 # -- settings that change the meaning of what is written ---------------------------------------------------
 
 
@@ -101,8 +48,10 @@ def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
     meant: dict[str, object] = {
         # Those that a pattern finds become more, or fewer, without a change of anybody's mind.
         "topics": stream.topic_pattern or sorted(stream.topics),
+        "source.kind": settings.source.kind,
         "namespace": settings.catalog.namespace,
         "dead_letters": settings.dead_letters.table,
+        "format": stream.format,
         "type_from": stream.type_from,
         "keep_types": stream.keep_types,
         "tables": sorted(table.table for table in stream.tables),
@@ -164,13 +113,7 @@ def _harmless(key: str, then: object, now: object) -> bool:
     return key == "keep_types" or key.endswith((".topics", ".types"))
 
 
-def same_tables(before: Mapping[str, Registered], now: Mapping[str, Place]) -> None:
-    """Refuses a table that is not the one which this pipeline has landed in."""
-    for name, registered in before.items():
-        place = now.get(name)
-        if place is None or place.uuid != registered.uuid:
-            found = f"was replaced (uuid {registered.uuid} is now {place.uuid})" if place else "was dropped"
-            raise TableChanged(
-                f"the table {name} {found} since this pipeline last ran, and what it held is not read again:"
-                " restore it, or start under another `name` to fill a new one from the beginning"
-            )
+def same_tables(before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Place]) -> None:
+    """Refuses a table that is not the one which this pipeline has landed in, or not as it left it."""
+    for question in questions.of_tables(before, heads, now, None):
+        raise question.error

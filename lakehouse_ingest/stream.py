@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from threading import Event, Lock
@@ -19,24 +19,33 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import dead_letters, ledger, pacing, routing, spark_errors, starting
+from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, sources, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
+from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.held import Held, Holder
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.session import forget_catalogs
 from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
-from lakehouse_ingest.sources.kafka import Kafka
-from lakehouse_ingest.sources.refusals import of_java
-from lakehouse_ingest.starting import SourceNow
 from lakehouse_ingest.stream_tables import StreamTables
 from lakehouse_ingest.table_keeper import Landing
-from lakehouse_ingest.tables import Column, Connection, Lake, Partition, Place, Registered, TableSpec
+from lakehouse_ingest.tables import (
+    Column,
+    Connection,
+    Lake,
+    Partition,
+    Place,
+    Registered,
+    TableSpec,
+    newest_generation,
+)
 from lakehouse_ingest.transforms import Transform
 from lakehouse_ingest.writers.iceberg import FileOptions
 
@@ -139,12 +148,12 @@ class Stream:
             source.publish(street.record.complete, self.identity)
         return grown
 
-    def _source(self) -> Kafka | None:
+    def _source(self) -> Source | None:
         """The topics as they are now, one of which a pattern waits for. None: it ends before there is one."""
-        pattern = self.stream.topic_pattern
+        kind, pattern = sources.chosen(self.settings.source), self.stream.topic_pattern
         if not pattern:
-            return Kafka(self.settings.source, self.stream.topics)
-        everything, told = Kafka(self.settings.source, ()), False
+            return kind(self.settings.source, self.stream.topics)
+        everything, told = kind(self.settings.source, ()), False
         while not (found := everything.matching(pattern)):
             if not told:
                 self.watch.log.info("no_topic_yet", stream=self.name, topic_pattern=pattern)
@@ -152,9 +161,9 @@ class Stream:
             if self.drain or self.stop.wait(TOPICS_S):
                 return None
         self.stream = self.stream.model_copy(update={"topics": tuple(found)})
-        return Kafka(self.settings.source, found)
+        return kind(self.settings.source, found)
 
-    def _street(self, lake: Lake, source: Kafka, identity: SourceIdentity, threads: ThreadPoolExecutor) -> Street:
+    def _street(self, lake: Lake, source: Source, identity: SourceIdentity, threads: ThreadPoolExecutor) -> Street:
         namespace = self.settings.catalog.namespace
         record_name = f"{namespace}.{self.settings.ledger.batch_table}"
         dead_name = f"{namespace}.{self.settings.dead_letters.table}"
@@ -169,16 +178,26 @@ class Stream:
         # Where the batch record does not know us, it may have been lost: then the tables are asked one by one.
         known = {} if lake.knows(record_name) else lake.known_in(namespace)
         known.pop(record_name, None)
+        lake.begin_within(0)  # until it is known which generation it is, every mark counts
         # Before anything is claimed: a start that is refused must not end the one that runs.
         self._compare(lake, record_name)
         epoch, record_place = lake.claim(record_name, [*{dead_name, *named, *known}])
+        reached(FailPoint.CLAIMED)
         registered = lake.registered(record_name) or known
         places = lake.open_all([*{dead_name, *named, *registered}], epoch, threads)
-        starting.same_tables(registered, places)
-        lake.register(record_name, {**known, dead_name: Registered(places[dead_name].uuid)})
+        reached(FailPoint.OPENED)
+        heads = lake.heads(record_name)
+        starting.same_tables(registered, heads, places)
+        taken = {name: replace(each, uuid=places[name].uuid) for name, each in registered.items() if name in places}
+        registered |= {name: each for name, each in taken.items() if not registered[name].uuid}
+        lake.register(record_name, {**known, **registered, dead_name: Registered(places[dead_name].uuid)})
         registered.pop(dead_name, None)
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())
+        everywhere = [*places.values()]
+        lake.begin_within(generation := newest_generation((record_place, *everywhere)))
+        record_place = record_place.within(generation)
+        places = {name: place.within(generation) for name, place in places.items()}
         done = starting.complete(record_place, [*places.values()])
         low, high = now.unknown(done)
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
@@ -186,10 +205,9 @@ class Stream:
         new = low if later else beginning(self.settings.source, low, high, source.since)
         start = starting.begin(record_place, [*places.values()], now, new)
         marks = [place.mark for place in (record_place, *places.values()) if place.mark]
-        generation = max((mark.token.generation for mark in marks), default=1)
         token = Token(self.identity, generation, epoch, -1)
         meant = starting.meaning(self.settings, self.stream)
-        topics = SourceIdentity(identity.cluster, {**ledger.ids_of(marks), **identity.topics})
+        topics = identity.known_as(ledger.ids_of(marks))
         mark = Mark(token, topics, start, start, start, starting.hash_of(meant))
         record = BatchRecord(
             lake,
@@ -198,10 +216,12 @@ class Stream:
             starting.as_text(meant),
             self.settings.ledger.batch_every,
             lambda place: self._expired(lake, place),
+            heads,
         )
         tables = StreamTables(
             lake,
             self.stream,
+            formats.chosen(self.stream.format),
             namespace,
             record_name,
             (record_name, dead_name),
@@ -213,7 +233,8 @@ class Stream:
         record.started(token)
         holders = [
             Holder(place.table, place.main or 0, self.identity if place.table == dead_name else None)
-            for place in starting.uncertain(places.values(), done)
+            # Older generations' marks as well: what is to be read again may stand there already.
+            for place in starting.uncertain(everywhere, done)
         ]
         checkpoint = self._checkpoint(epoch)
         return Street(
@@ -229,7 +250,7 @@ class Stream:
             record=record,
             dead=Landing(places[dead_name], own),
             tables=tables,
-            held=Held.beyond(start, holders, self.stream.topics, self.spark),
+            held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
             acknowledge=self._acknowledge(source),
             tidy=lambda place: self._expired(lake, place),
             threads=threads,
@@ -246,7 +267,7 @@ class Stream:
             self.watch.log.warning("settings_changed", stream=self.name, change=change)
 
     def _batch(
-        self, street: Street, source: Kafka, goal: Offsets | None, failures: list[BaseException]
+        self, street: Street, source: Source, goal: Offsets | None, failures: list[BaseException]
     ) -> Callable[[DataFrame, int], None]:
         def batch(rows: DataFrame, number: int) -> None:
             # Whoever stops the query holds the gate until this has returned: to wait for it would be to wait for
@@ -270,7 +291,7 @@ class Stream:
 
         return batch
 
-    def _stream_through(self, street: Street, source: Kafka, goal: Offsets | None) -> bool:
+    def _stream_through(self, street: Street, source: Source, goal: Offsets | None) -> bool:
         """Returns when there is nothing more to do, or when there are more topics: whether there are."""
         failures: list[BaseException] = []
         more_topics = False
@@ -302,7 +323,7 @@ class Stream:
             raise self._explained(error, spark_errors.causes(query))
         return more_topics
 
-    def _finds_more(self, source: Kafka) -> bool:
+    def _finds_more(self, source: Source) -> bool:
         """Whether the pattern matches topics that this start has not read."""
         if not self.stream.topic_pattern:
             return False
@@ -325,7 +346,8 @@ class Stream:
         if isinstance(failure, LakehouseError):
             return failure
         said = f"{spark_errors.whole(failure)}\n{causes}"
-        found = of_java(said, self.settings.source) or TryAgain(spark_errors.first_line(said))
+        source = sources.chosen(self.settings.source)
+        found = source.explained(said, self.settings.source) or TryAgain(spark_errors.first_line(said))
         found.__cause__ = failure
         return found
 
@@ -355,7 +377,7 @@ class Stream:
         folder.mkdir(parents=True)
         return folder
 
-    def _acknowledge(self, source: Kafka) -> Callable[[Offsets], None]:
+    def _acknowledge(self, source: Source) -> Callable[[Offsets], None]:
         last = [0.0]
 
         def publish(offsets: Offsets) -> None:
@@ -373,6 +395,7 @@ class Stream:
         keep = self.settings.ledger.keep_snapshots
         if place.snapshots < keep:
             return place
+        reached(FailPoint.EXPIRING)
         try:
             count = expire(self.spark, place.table, self.identity, keep)
         except (Py4JError, PySparkException) as failure:

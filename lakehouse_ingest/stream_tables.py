@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from lakehouse_ingest import names, planning
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.formats import Format
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
@@ -26,6 +28,7 @@ class StreamTables:
 
     lake: Lake
     stream: StreamSettings
+    format: Format
     namespace: str
     record: str  # the batch record: there they are registered
     taken: Collection[str]  # names of tables that are not for events
@@ -67,10 +70,15 @@ class StreamTables:
         new = {
             keeper.name: Registered(keeper.landing.place.uuid, route.topic, route.type)
             for route, keeper in self._keepers
-            if keeper.landing and keeper.name not in self.registered
+            if keeper.landing and self._uuid_of(keeper.name) != keeper.landing.place.uuid
         }
         self.lake.register(self.record, new)
         self.registered |= new
+        if new:
+            reached(FailPoint.REGISTERED)
+
+    def _uuid_of(self, name: str) -> str:
+        return self.registered[name].uuid if name in self.registered else ""
 
     def _earlier_routes(self) -> list[Route]:
         """Those that led to a table before; not those of settings that are no more."""
@@ -100,6 +108,7 @@ class StreamTables:
             self.lake,
             name,
             self.stream.tables[route.entry],
+            self.format,
             self.epoch,
             self.changed,
             refuse_names=self.stream.names == "refuse",

@@ -8,6 +8,8 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest import planning
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.formats import Format
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan
@@ -32,6 +34,7 @@ class TableKeeper:
     lake: Lake
     name: str
     settings: TableSettings
+    format: Format
     epoch: int
     changed: Callable[[str, list[str]], None]
     refuse_names: bool = False  # fields whose names meet, instead of telling them apart
@@ -55,7 +58,9 @@ class TableKeeper:
             return replace(self._plan, refused=first.refused)
         if self.settings.columns:
             return self._plan
-        growth = planning.new_fields(self._plan.plan, self.settings, fields, records, refuse_names=self.refuse_names)
+        growth = planning.new_fields(
+            self._plan.plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names
+        )
         if growth.columns:
             self._take(self._add(growth.columns))
         return replace(self._plan, refused=growth.refused)
@@ -64,7 +69,7 @@ class TableKeeper:
         """The plan that the first records give, and the table; none when they do not fit the settings."""
         try:
             planned = planning.plan_from_records(
-                self.name, self.settings, fields, records, refuse_names=self.refuse_names
+                self.name, self.settings, self.format, fields, records, refuse_names=self.refuse_names
             )
             return planned, planning.spec(planned.plan, self.settings) if planned.settled else None
         except SettingsRefused as refusal:
@@ -92,6 +97,8 @@ class TableKeeper:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 
     def _add(self, columns: Sequence[tuple[str, Column]]) -> TableState:
+        reached(FailPoint.EVOLVING)
         state = self.lake.add_columns(self.name, columns)
+        reached(FailPoint.EVOLVED)
         self.changed(self.name, [f"+ {'.'.join(filter(None, (path, new.name)))} {new.type}" for path, new in columns])
         return state

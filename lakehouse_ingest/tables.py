@@ -8,13 +8,15 @@ it was staged: from then on no earlier writer can move main, whenever it wakes u
 import datetime as dt
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+
+import pyarrow as pa
 
 import catalog
-from catalog import Column, Connection, Partition, Sort, TableSpec, TableState
+from catalog import Column, Connection, FileMissing, HeadFile, Partition, Pinned, Sort, TableSpec, TableState
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import (
     LONGEST,
@@ -29,7 +31,21 @@ from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Offsets
 
 # The values that cross this door.
-__all__ = ["Column", "Connection", "Lake", "Partition", "Place", "Registered", "Sort", "TableSpec", "TableState"]
+__all__ = [
+    "Column",
+    "Connection",
+    "FileMissing",
+    "HeadFile",
+    "Lake",
+    "Partition",
+    "Pinned",
+    "Place",
+    "Registered",
+    "Sort",
+    "TableSpec",
+    "TableState",
+    "newest_generation",
+]
 
 PUBLISH_TRIES = 8
 # The settings behind what a refusal says that we had shown.
@@ -66,6 +82,11 @@ class Place:
     def held(self) -> Offsets:
         return self.mark.held() if self.mark else {}
 
+    def within(self, generation: int) -> "Place":
+        """The same; what an older generation's mark says holds no more, and that it is there tells who was here."""
+        older = self.mark is not None and self.mark.token.generation < generation
+        return replace(self, mark=None, known=True) if older else self
+
 
 @dataclass(frozen=True)
 class Registered:
@@ -94,6 +115,7 @@ class Lake:
                 raise TryAgain(_with_advice(away, "`catalog.uri`")) from away
         self._pipeline = pipeline
         self._refused = refused  # told each time that somebody else's commit came first
+        self._generation = 0  # older marks say nothing
         self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
 
     def ensure_namespace(self, namespace: str) -> None:
@@ -136,6 +158,27 @@ class Lake:
         with _explained():
             return catalog.add_columns(self._lake, table, columns)
 
+    # -- one head of a table, whatever is committed meanwhile; FileMissing is passed on ----------------------
+
+    def pin(self, table: str) -> Pinned | None:
+        with _explained():
+            try:
+                return catalog.pin(self._lake, table)
+            except catalog.TableMissing:
+                return None
+
+    def files_of(self, pinned: Pinned, bounds_of: Sequence[str]) -> list[HeadFile]:
+        with _explained():
+            return list(pinned.files(bounds_of))
+
+    def batches_of(self, pinned: Pinned, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with _explained():
+            yield from pinned.batches(file, columns)
+
+    def has_file(self, pinned: Pinned, path: str) -> bool:
+        with _explained():
+            return pinned.exists(path)
+
     # -- the tables of a pipeline -------------------------------------------------------------------------
 
     def registered(self, record: str) -> dict[str, "Registered"]:
@@ -170,6 +213,11 @@ class Lake:
             for name, state in states.items()
         }
 
+    def heads(self, record: str) -> dict[str, ledger.Head]:
+        """The last landing in each table, as the batch record has it."""
+        state = self.find(record)
+        return ledger.heads((each.summary for each in state.ancestors()), self._pipeline) if state else {}
+
     def _registered_as(self, table: str) -> str:
         return f"{ledger.PREFIX}table.{self._pipeline}.{table}"
 
@@ -203,6 +251,11 @@ class Lake:
 
     def _still_ours(self, place: Place, state: TableState) -> None:
         """Whether we may write: Spark makes our branch anew when it was dropped during an append."""
+        if state.uuid != place.uuid:
+            raise TableChanged(
+                f"the table {place.table} was dropped and made anew while we wrote to it (uuid {place.uuid[:8]}… is now"
+                f" {state.uuid[:8]}…): restore it; `lakehouse-ingest recover` says what can be done"
+            )
         newest = self._newest_of(state)
         if place.branch not in state.refs or newest > place.epoch:
             raise Superseded(_superseded(self._pipeline, newest))
@@ -244,7 +297,11 @@ class Lake:
             uuid=state.uuid,
             schema=state.schema_id,
             snapshots=len(state.snapshots),
-        )
+        ).within(self._generation)
+
+    def begin_within(self, generation: int) -> None:
+        """From now on the marks of this generation count, and no older ones."""
+        self._generation = generation
 
     def seen(self, state: TableState) -> Place:
         """Where this pipeline stands on a table, without taking a place there."""
@@ -269,12 +326,12 @@ class Lake:
         parent = place.main
         for attempt in range(1, PUBLISH_TRIES + 1):
             try:
-                with _explained():
+                with self._on(place):
                     state = catalog.publish(self._lake, place.table, place.branch, staged, parent)
             except _LostRace as race:
                 self._refused(place.table, attempt, race)
-                now = self._unmoved(place)
-                with _explained():
+                now = self._unmoved(place, staged)
+                with self._on(place):
                     again = catalog.restage(
                         self._lake,
                         place.table,
@@ -288,15 +345,25 @@ class Lake:
                 return self._place(place.table, place.branch, state)
         raise TryAgain(f"the table {place.table} was changed by others {PUBLISH_TRIES} times while we tried to commit")
 
-    def _unmoved(self, place: Place) -> Place:
-        """Our place as it is now, when nobody but strangers has moved main since."""
+    @contextmanager
+    def _on(self, place: Place) -> Iterator[None]:
+        """A branch that is gone tells of a newer start, or of a table that is another one by now."""
+        try:
+            with _explained():
+                yield
+        except Superseded:
+            with _explained():
+                state = catalog.load(self._lake, place.table)
+            self._still_ours(place, state)
+            raise
+
+    def _unmoved(self, place: Place, staged: int | None = None) -> Place:
+        """Our place as it is now, when nobody but strangers has moved main since, or what we staged is there late."""
         with _explained():
             state = catalog.load(self._lake, place.table)
         self._still_ours(place, state)
-        if state.uuid != place.uuid:
-            raise TableChanged(f"the table {place.table} was dropped and made anew while we wrote to it")
         now = self._place(place.table, place.branch, state)
-        if now.held != place.held:
+        if now.held != place.held and not (staged is not None and state.contains(staged)):
             raise TableChanged(
                 f"the table {place.table} holds other offsets than it did a moment ago:"
                 " it was rolled back, or another writer runs under this pipeline's name"
@@ -308,14 +375,18 @@ class Lake:
         # Others write to the same table all the time: their marks, as they are now, must travel on.
         place = self._unmoved(place)
         summary = {**ledger.to_summary(mark, place.carried), **extra}
-        with _explained():
+        with self._on(place):
             staged = catalog.append_rows(self._lake, place.table, place.branch, rows, summary)
         # Staged upon whatever main was by then: where that is not `place.main`, it is refused and staged again.
         return self.publish(place, staged.snapshot, mark, extra)
 
 
-class _LostRace(Exception):
-    pass
+class _LostRace(TryAgain):
+    """Reconciled where that can be done; elsewhere the next start looks."""
+
+
+def newest_generation(places: Iterable[Place]) -> int:
+    return max((place.mark.token.generation for place in places if place.mark), default=1)
 
 
 @contextmanager
@@ -323,7 +394,7 @@ def _explained() -> Iterator[None]:
     """The catalog's errors in this project's words: who must act."""
     try:
         yield
-    except LakehouseError:
+    except (LakehouseError, FileMissing):
         raise
     except catalog.BranchGone as gone:
         raise Superseded(f"a newer start of this pipeline has taken over ({gone})") from gone
@@ -337,7 +408,8 @@ def _explained() -> Iterator[None]:
         raise TryAgain(str(away)) from away
     except catalog.TableMissing as missing:
         raise TableChanged(
-            f"{missing}: it was dropped while the pipeline ran; restore it, or start under another `name`"
+            f"{missing}: it was dropped while the pipeline ran: restore it; `lakehouse-ingest recover` says what can be"
+            " done"
         ) from missing
     except catalog.CatalogError as refusal:
         raise NeedsOperator(str(refusal)) from refusal

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.class_data import prepare
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.jars import ensure, jars_folder_from
@@ -16,6 +17,7 @@ from lakehouse_ingest.java import find_java
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import SparkSettings
 from tests.services.engines import engines
+from tests.services.ingesting import Bench
 
 # Hypothesis draws anew each time, and a failure prints what repeats it. No deadline: a busy machine is no bug.
 settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
@@ -40,6 +42,8 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(scope="session")
 def jars_folder() -> Path | None:
+    """Where the jars are, if not in the cache. Whoever asks will start a Spark, and most of a start is its classes."""
+    prepare(find_java())
     return jars_folder_from(os.environ)
 
 
@@ -102,3 +106,8 @@ def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPa
         scratch,
     ) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def bench(spark: SparkSession, broker: str, rest_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(spark, broker, rest_uri, tmp_path_factory.mktemp("pipelines"))

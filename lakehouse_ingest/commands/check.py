@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import packages_distributions
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from typing import TypeVar
@@ -20,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from lakehouse_ingest import sources, storage
 from lakehouse_ingest.catalog_access import connection_of, spark_properties
 from lakehouse_ingest.commands.run import refuse_early
 from lakehouse_ingest.commands.status import reached
@@ -29,7 +29,6 @@ from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.session import LAKE, session
 from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
-from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.spark_errors import sentence
 from lakehouse_ingest.tables import Lake
 
@@ -124,7 +123,7 @@ def _jars(folder: Path | None) -> tuple[str, list[Path]]:
 
 
 def _topics(settings: Settings, stream: StreamSettings) -> tuple[str, None]:
-    return Kafka.of(settings.source, stream).probe(settings.identity_of(stream)), None
+    return sources.of_stream(settings.source, stream).probe(settings.identity_of(stream)), None
 
 
 def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[str, Reached]:
@@ -137,10 +136,8 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
 
 def _table(settings: Settings, lake: Lake, stack: ExitStack) -> tuple[str, str]:
     name, location = stack.enter_context(lake.probe(settings.catalog.namespace))
-    if location.startswith("s3") and find_spec("boto3") and not settings.catalog.vended_credentials:
-        from lakehouse_ingest.commands.check_s3 import written_and_read  # noqa: PLC0415 - boto3 is an extra
-
-        written_and_read(settings.s3, location)
+    if storage.known(location):
+        storage.at(location, settings.catalog, settings.s3).try_to_write(location)
     return f"a probe, made at {location}", name
 
 

@@ -35,7 +35,7 @@ from lakehouse_ingest.java import find_java
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.signals import stopping
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.sources import Source, of_stream
 from lakehouse_ingest.tables import Connection, Lake
 
 RATE, RATE_KEPT = 800, 50  # events a second
@@ -140,7 +140,7 @@ class Place:
     brokers: str
     uri: str
     settings: Settings
-    source: Kafka
+    source: Source
 
 
 def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None = None) -> None:
@@ -218,10 +218,10 @@ def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
         brokers, uri = side_by_side.map(Server.start, servers)
     create_topic(brokers, TOPIC)
     settings = load_settings(_settings_file(folder, warehouse, brokers), _here(uri), environment={})
-    return Place(folder, warehouse, brokers, uri, settings, Kafka(settings.source, (TOPIC,)))
+    return Place(folder, warehouse, brokers, uri, settings, of_stream(settings.source, settings.streams[0]))
 
 
-def _ends(source: Kafka) -> Offsets:
+def _ends(source: Source) -> Offsets:
     """A topic that was made a moment ago has no leader yet."""
     deadline = monotonic() + LEADER_S
     while True:

@@ -5,11 +5,20 @@ from pathlib import Path
 
 from rich.console import Console
 
+from lakehouse_ingest.class_data import archive, prepare
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.jars import bundle as bundling
 from lakehouse_ingest.jars.fetch import KINDS, ON_DEMAND
+from lakehouse_ingest.java import find_java
 
 ALL = (*KINDS, *ON_DEMAND)
+
+
+def warm() -> None:
+    java = find_java()
+    made = prepare(java)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{archive(java)}: {'made' if made else 'was there already'}; `lakehouse-ingest clean` removes it.")
 
 
 def bundle(folder: Path, kinds: Sequence[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import planning, transforms
+from lakehouse_ingest import formats, planning, sources, transforms
 from lakehouse_ingest.catalog_access import (
     connection_of,
     embedded,
@@ -25,7 +25,6 @@ from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
 from lakehouse_ingest.signals import stopping
-from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.transforms import Transform
 
 
@@ -122,8 +121,10 @@ def run(
 def refuse_early(settings: Settings, *, allow_code: bool) -> list[Transform | None]:
     """What is wrong by itself, before anything is started; gives the functions that the settings name."""
     refuse_what_is_no_rest_catalog(settings.catalog)
+    source = sources.chosen(settings.source)
     for stream in settings.streams:
-        Kafka(settings.source, stream.topics)
+        source(settings.source, stream.topics)
+        formats.chosen(stream.format)
         for table in stream.tables:
             planning.plan_from_settings(table.table, table)
             planning.partitions_of(table)

@@ -15,12 +15,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lakehouse_ingest import sources
 from lakehouse_ingest.catalog_access import connection_of, embedded, refuse_what_is_no_rest_catalog
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
-from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.standing import BatchStanding, StreamStanding, standing
 from lakehouse_ingest.tables import Lake
 
@@ -87,7 +87,7 @@ def _found(settings: Settings, stream: StreamSettings, uri: str) -> Found:
     ends: Offsets | None = None
     silent = ""
     try:
-        ends = Kafka.of(settings.source, stream).ends()
+        ends = sources.of_stream(settings.source, stream).ends()
     except LakehouseError as failure:
         silent = str(failure)
     name = stream.name or stream.topic_pattern or ", ".join(stream.topics)

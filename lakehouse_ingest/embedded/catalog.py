@@ -4,14 +4,13 @@ For one machine: loopback only, no credentials, and a commit of several tables a
 crash. What has to survive is `<warehouse>/.lakehouse/catalog.db` and the tables' own files; pyiceberg's
 SqlCatalog and Spark's JdbcCatalog can read the same file under the same catalog name.
 
-The tables' files may lie on S3 instead, while the catalog's own stays in the folder. Then a few small jars more
-are needed, and AWS's SDK, which is taken from Spark's: nobody has to fetch 60 MB twice.
+The tables' files may lie in another store instead (see `storage`), while the catalog's own stays in the folder.
 """
 
 import http.client
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,12 @@ from py4j.protocol import Py4JJavaError
 from lakehouse_ingest.embedded.claim import LOOPBACK
 from lakehouse_ingest.embedded.jvm import SPARK_JARS, Jvm
 from lakehouse_ingest.embedded.server import Server
-from lakehouse_ingest.embedded.storage import explained
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.network import java_properties, tell
+from lakehouse_ingest.storage import Storage
 
 CATALOG_NAME = "rest_backend"
 FILE_IO = "org.apache.iceberg.io.ResolvingFileIO"
-AT_ONCE = {"s3.retry.num-retries": "1", "s3.retry.min-wait-ms": "100"}  # what does not answer now is said now
 JAVA_OPTIONS = (
     "-Xmx256m",
     "-XX:TieredStopAtLevel=1",
@@ -53,19 +50,19 @@ class EmbeddedCatalog(Server):
         *,
         jars: Path | None = None,
         place: str | None = None,
-        files: Mapping[str, str] | None = None,
+        store: Storage | None = None,
     ) -> None:
         """Port None: that of the last time, else 8181 or the next free one; 0: any. `jars`: see `ensure`.
 
-        `place`: an s3:// one for the tables, absent: the folder itself; `files`: Iceberg's properties of S3.
+        `place`: one for the tables, absent: the folder itself; `store`: that of the place.
         """
-        if place and not re.match(r"s3://[^/\s]", place):
+        if place and not re.match(r"[\w+.-]+://[^/\s]", place):
             raise SettingsRefused(
                 f"`catalog.warehouse` should be an s3:// place, or absent, without a `catalog.uri`, not {place[:60]}."
             )
         self.warehouse = warehouse.absolute()
         self.place = place or f"file://{self.warehouse}"
-        self._files = {"http-client.type": "urlconnection", **(files or {})} if place else {}
+        self._store = store
         super().__init__(self.warehouse / ".lakehouse", port, jars)
 
     def _refusal(self, holder: str) -> str:
@@ -79,23 +76,15 @@ class EmbeddedCatalog(Server):
 
     def _java(self, files: Sequence[Path], lock: int) -> Jvm:
         hadoop = sorted(SPARK_JARS.glob("hadoop-client-*.jar"))
-        return Jvm("catalog", [*files, *hadoop, *self._jars_for_s3()], JAVA_OPTIONS, self.log, lock)
-
-    def _jars_for_s3(self) -> list[Path]:
-        if not self._on_s3:
-            return []
-        bundle = [jar for jar in ensure("spark", folder=self._jars) if jar.name.startswith("iceberg-aws-bundle")]
-        return [*ensure("catalog-s3", folder=self._jars), *bundle]
-
-    @property
-    def _on_s3(self) -> bool:
-        return self.place.startswith("s3:")
+        more = self._store.jars(self._jars) if self._store else []
+        return Jvm("catalog", [*files, *hadoop, *more], JAVA_OPTIONS, self.log, lock)
 
     def _build(self, jvm: Jvm, port: int) -> None:
         java = jvm.classes
-        if self._on_s3:
+        store = self._store
+        if store:
             tell(java, java_properties(self.folder))
-            self._try_to_write(java)
+            self._try_to_write(java, store)
         backend = java.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
             CATALOG_NAME,
             {
@@ -105,10 +94,10 @@ class EmbeddedCatalog(Server):
                 # Readers don't wait for a writer, and two writers wait for each other instead of failing.
                 "jdbc.journal_mode": "WAL",
                 "jdbc.busy_timeout": "30000",
-                # By each file's address: a folder whose tables go to S3 from now on has its old ones still.
+                # By each file's address: a folder whose tables go elsewhere from now on has its old ones still.
                 "io-impl": FILE_IO,
                 "warehouse": self.place,
-                **self._files,
+                **({**store.properties(), **store.of_embedded()} if store else {}),
             },
             java.org.apache.hadoop.conf.Configuration(),
         )
@@ -124,17 +113,18 @@ class EmbeddedCatalog(Server):
         server.setHandler(handler)
         server.start()
 
-    def _try_to_write(self, java: Any) -> None:
+    def _try_to_write(self, java: Any, store: Storage) -> None:
         """Here a wrong key is one sentence; later it would be a failed commit."""
+        properties = {**store.properties(), **store.of_embedded(at_once=True)}
         files = java.org.apache.iceberg.CatalogUtil.loadFileIO(
-            FILE_IO, {**self._files, **AT_ONCE}, java.org.apache.hadoop.conf.Configuration()
+            FILE_IO, properties, java.org.apache.hadoop.conf.Configuration()
         )
         probe = f"{self.place.rstrip('/')}/.lakehouse-{os.getpid()}"
         try:
             files.newOutputFile(probe).createOrOverwrite().close()
             files.deleteFile(probe)
         except Py4JJavaError as failure:
-            raise explained(failure.java_exception, self.place) from failure
+            raise store.explained(failure.java_exception, self.place) from failure
         finally:
             files.close()
 

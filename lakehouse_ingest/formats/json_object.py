@@ -79,6 +79,11 @@ def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Ref
     return parsed.select(RECORD, F.coalesce(F.col(FAULT), fault, *checks).alias(FAULT), _data(one, columns).alias(DATA))
 
 
+def field(path: Sequence[str]) -> Column:
+    """As it is written: of an object or a list its JSON."""
+    return F.get_json_object(_text(), "$" + "".join(f"['{part}']" for part in path))
+
+
 def _text() -> Column:
     return F.col(RECORD)["value"].cast("string")
 
@@ -264,10 +269,6 @@ def fields_of(seen: str | None, rows: DataFrame | None = None) -> list[tuple[str
     mixed = [name for name, kind in fields if isinstance(kind, T.VariantType)]
     told = usual(rows, mixed) if rows is not None and mixed else {}
     return [(name, told.get(name, kind)) for name, kind in fields]
-
-
-def infer(rows: DataFrame) -> list[tuple[str, T.DataType]]:
-    return fields_of(rows.agg(seen()).collect()[0][0], rows)
 
 
 def usual(rows: DataFrame, names: Collection[str]) -> dict[str, T.DataType]:

@@ -206,7 +206,11 @@ class SecuritySettings(Model):
 
 
 class SourceSettings(Model):
-    kind: Literal["kafka"] = Field(default="kafka", description="where the events are")
+    kind: str = Field(
+        default="kafka",
+        min_length=1,
+        description="where the events are: kafka, or an entry point of lakehouse_ingest.sources",
+    )
     brokers: str = Field(default="localhost:9092", min_length=1, description="bootstrap servers")
     security: SecuritySettings = SecuritySettings()
     start: Start = Field(
@@ -224,7 +228,8 @@ class SourceSettings(Model):
     )
     options: Mapping[str, str] = Field(
         default={},
-        description="further settings of the Kafka clients, in the spelling of Java, librdkafka or kafka-python",
+        description="further settings of the Kafka clients, in the spelling of Java, librdkafka or kafka-python;"
+        " of another kind all of its settings",
     )
 
 
@@ -278,7 +283,11 @@ class StreamSettings(Model):
         default=None,
         description="instead of `topics`: a regular expression; topics that appear later are taken in",
     )
-    format: Literal["json"] = Field(default="json", description="what a record's value is")
+    format: str = Field(
+        default="json",
+        min_length=1,
+        description="what a record's value is: json, or an entry point of lakehouse_ingest.formats",
+    )
     type_from: TypeFrom | None = Field(
         examples=["field:type"],
         default=None,

@@ -100,6 +100,15 @@ def pem(value: object) -> object:
     return found
 
 
+def revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
+
+
+def given(properties: Mapping[str, str | None]) -> dict[str, str]:
+    """Without what the settings leave out."""
+    return {key: value for key, value in properties.items() if value is not None}
+
+
 def _read(path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")

@@ -1,13 +1,11 @@
 """The settings of the two Kafka clients: Spark's, in Java, which reads, and librdkafka, which asks about topics."""
 
 import re
-from collections.abc import Mapping
-
-from pydantic import SecretStr
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.settings.models import SecuritySettings
+from lakehouse_ingest.settings.values import given, revealed
 from lakehouse_ingest.sources.client_options import sorted_out
 
 # A string of Java's StreamTokenizer, which reads a JAAS configuration, ends at a quote or a line's end.
@@ -25,8 +23,8 @@ def for_java(source: SourceSettings, key: str | None = None) -> dict[str, str]:
         "sasl.mechanism": security.sasl,
         "sasl.jaas.config": _jaas(security),
         "sasl.oauthbearer.token.endpoint.url": security.token_url,
-        "ssl.truststore.certificates": _shown(security.ca),
-        "ssl.keystore.certificate.chain": _shown(security.certificate),
+        "ssl.truststore.certificates": revealed(security.ca),
+        "ssl.keystore.certificate.chain": revealed(security.certificate),
         "ssl.keystore.key": key,
         "ssl.truststore.type": "PEM" if security.ca else None,
         "ssl.keystore.type": "PEM" if security.certificate else None,
@@ -35,7 +33,7 @@ def for_java(source: SourceSettings, key: str | None = None) -> dict[str, str]:
     if security.sasl == "OAUTHBEARER":
         mine["sasl.login.callback.handler.class"] = f"{MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
     options, _ = sorted_out(source.options)
-    return {**_given(mine), **options}
+    return {**given(mine), **options}
 
 
 def for_librdkafka(source: SourceSettings) -> dict[str, str]:
@@ -46,11 +44,11 @@ def for_librdkafka(source: SourceSettings) -> dict[str, str]:
         "security.protocol": security.over,
         "sasl.mechanism": security.sasl,
         "sasl.username": security.username,
-        "sasl.password": _shown(security.password),
-        "ssl.ca.pem": _shown(security.ca),
-        "ssl.certificate.pem": _shown(security.certificate),
-        "ssl.key.pem": _shown(security.key),
-        "ssl.key.password": _shown(security.key_password),
+        "sasl.password": revealed(security.password),
+        "ssl.ca.pem": revealed(security.ca),
+        "ssl.certificate.pem": revealed(security.certificate),
+        "ssl.key.pem": revealed(security.key),
+        "ssl.key.password": revealed(security.key_password),
         "ssl.endpoint.identification.algorithm": "https" if security.verify_hostname else "none",
     }
     if security.sasl == "OAUTHBEARER":
@@ -58,11 +56,11 @@ def for_librdkafka(source: SourceSettings) -> dict[str, str]:
             "sasl.oauthbearer.method": "oidc",
             "sasl.oauthbearer.token.endpoint.url": security.token_url,
             "sasl.oauthbearer.client.id": security.client_id,
-            "sasl.oauthbearer.client.secret": _shown(security.client_secret),
+            "sasl.oauthbearer.client.secret": revealed(security.client_secret),
             "sasl.oauthbearer.scope": security.scope,
         }
     _, options = sorted_out(source.options)
-    return {**_given(mine), **options}
+    return {**given(mine), **options}
 
 
 def _jaas(security: SecuritySettings) -> str | None:
@@ -73,24 +71,16 @@ def _jaas(security: SecuritySettings) -> str | None:
             module = "oauthbearer.OAuthBearerLoginModule"
             words = {
                 "clientId": security.client_id,
-                "clientSecret": _shown(security.client_secret),
+                "clientSecret": revealed(security.client_secret),
                 "scope": security.scope,
             }
         case mechanism:
             module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
-            words = {"username": security.username, "password": _shown(security.password)}
-    said = [f'{key}="{value.translate(QUOTED)}"' for key, value in _given(words).items()]
+            words = {"username": security.username, "password": revealed(security.password)}
+    said = [f'{key}="{value.translate(QUOTED)}"' for key, value in given(words).items()]
     return f"{MODULES}.{module} required {' '.join(said)};"
 
 
 def _check_key(security: SecuritySettings) -> None:
     if security.key and re.search(r"BEGIN (RSA|EC|DSA) PRIVATE KEY", security.key.get_secret_value()):
         raise SettingsRefused("`source.security.key` should be PKCS 8: make it so with `openssl pkcs8 -topk8 -nodes`")
-
-
-def _shown(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
-
-
-def _given(values: Mapping[str, str | None]) -> dict[str, str]:
-    return {key: value for key, value in values.items() if value is not None}

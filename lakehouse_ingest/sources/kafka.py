@@ -20,15 +20,15 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.records import FAULT, RECORD, Offsets
-from lakehouse_ingest.settings import SourceSettings, StreamSettings
+from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.sources import refusals
 from lakehouse_ingest.sources.clients import for_java, for_librdkafka
 from lakehouse_ingest.sources.java_security import allow_token_url, hide_secrets, unlocked_key
+from lakehouse_ingest.sources.logs import KafkaLog
 
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
@@ -39,8 +39,6 @@ NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
-
-FAULT_TYPE = "struct<reason: string, detail: string, stage: string>"
 
 
 class Kafka:
@@ -64,12 +62,6 @@ class Kafka:
             raise refusals.of_text(said, settings) or SettingsRefused(
                 f"the Kafka client refuses the settings under `source`: {said}"
             ) from None
-
-    @classmethod
-    def of(cls, settings: SourceSettings, stream: StreamSettings) -> "Kafka":
-        """The stream's topics as they are now."""
-        pattern = stream.topic_pattern
-        return cls(settings, cls(settings, ()).matching(pattern) if pattern else stream.topics)
 
     def identity(self) -> SourceIdentity:
         """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
@@ -174,6 +166,10 @@ class Kafka:
 
     # -- records and group offsets --------------------------------------------------------------------------
 
+    def looking_back(self, group: str) -> KafkaLog:
+        """To look again at records that were read before."""
+        return KafkaLog(self._settings, group)
+
     def publish(self, offsets: Offsets, group: str) -> None:
         """Group offsets for lag tools: a hint that nothing here ever reads."""
         parts = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
@@ -241,11 +237,10 @@ class Kafka:
         }
         return spark.readStream.format("kafka").options(**options).load()
 
-
-def envelope(rows: DataFrame) -> DataFrame:
-    """Kafka's columns as the record that travels down the street, without a fault yet."""
-    fields = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-    return rows.select(F.struct(*fields).alias(RECORD), F.lit(None).cast(FAULT_TYPE).alias(FAULT))
+    @staticmethod
+    def explained(said: str, settings: SourceSettings) -> LakehouseError | None:
+        """What Spark's client finds, which comes after the other."""
+        return refusals.of_java(said, settings)
 
 
 def as_json(offsets: Offsets) -> str:

@@ -1,6 +1,6 @@
 """What a function of the user's may do to the decoded records of a table, before they get its columns.
 
-It is given a frame with a row a record: `_record` (what Kafka gave: key, value, headers, topic, partition, offset,
+It is given a frame with a row a record: `_record` (what the source gave: key, value, headers, topic, partition, offset,
 timestamp), `_data` (a struct of the table's fields, null where the record could not be decoded) and `_fault`. It
 returns a frame of the same shape: with other values in `_data`, or with a fault where a record is to be set aside
 (see `set_aside`). A field that it computes is one of the declared columns. It may neither drop nor add rows: the

@@ -211,7 +211,7 @@ def test_of_those_who_open_the_same_branch_at_once_one_gets_it(lake: Lake, name:
     def attempt(_: int) -> bool:
         try:
             open_branch(lake, name, "epoch_1")
-        except Conflict:
+        except (Conflict, OutcomeUnknown):
             return False
         return True
 

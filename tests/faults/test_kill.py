@@ -1,17 +1,25 @@
-"""SIGKILL at any moment, with five tables, a new column and dead letters: every offset ends in exactly one place."""
+"""SIGKILL at every named moment of a batch's life, and at others: every offset ends in exactly one place.
+
+Two tables, dead letters for two reasons, aborted transactions; new types and new fields, that come when a kill needs
+them. `make faults KILLS=200` goes on for as long as it is told, and writes what it did into build/faults.json.
+"""
 
 import json
+import os
 import random
 import time
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lakehouse_ingest.ledger import PREFIX
+from lakehouse_ingest.fail_points import VARIABLE, FailPoint
 from lakehouse_ingest.records import Reason
+from tests.services.crashes import STAGED, WRITING, where
 from tests.services.feeding import BROKEN_EVERY, Feeder
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, until
@@ -19,88 +27,104 @@ from tests.services.readers import Reader
 from tests.services.records import check_batch_record
 from tests.services.surroundings import Surroundings, unlocked
 
-pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(900)]
+BLIND = "any moment"
+POINTS = tuple(map(str, FailPoint))
+OTHERS = 3
+KILLS = int(os.environ.get("LAKEHOUSE_TEST_KILLS") or len(POINTS) + OTHERS)
+REPORT = os.environ.get("LAKEHOUSE_TEST_REPORT")
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(900 + 60 * KILLS)]
 
+EVENTS = 200_000
+RATE = 600.0  # events a second where there is no end to them
 PARTITIONS = 3
-AT_MOST = 16
-TYPES = ("login", "order", "payment", "refund", "alarm")
-PLACES = (*TYPES, "dead_letters")
-TUESDAY = 6_000  # from this event on all but alarms have a field more
-STARTING, ELSEWHERE = "while starting", "between landings"
-# The two that lie between the first data file of a batch and its publication; and the one in the middle of it.
-WRITING, STAGED = "while a file was written", "after staging, before publication"
-PARTLY = "after publication of some tables, before others"
-
-
-def event(number: int) -> bytes:
-    """Those that are not sound are dead letters: in turn they can't be read, or do not fit their table."""
-    if not is_sound(number):
-        return b'{"n": ' if number // BROKEN_EVERY % 2 else json.dumps({"n": "?", "type": type_of(number)}).encode()
-    new = {"tuesday": tuesday} if (tuesday := tuesday_of(number)) else {}
-    return json.dumps({"n": number, "type": type_of(number), "text": f"event {number}", **new}).encode()
-
-
-def is_sound(number: int) -> bool:
-    return number % BROKEN_EVERY != BROKEN_EVERY // 2
-
-
-def type_of(number: int) -> str:
-    return TYPES[number % 7 % len(TYPES)]
-
-
-def tuesday_of(number: int) -> str | None:
-    return f"new in {number}" if number >= TUESDAY and type_of(number) != "alarm" else None
+TYPES = ("reading", "alarm")
+BETWEEN = 3  # kills at least between the first data file of a batch and its publication
+# What lies within a call to Spark or to the catalog: so many seconds after it began, at most.
+WITHIN: dict[str, float] = {
+    FailPoint.PARSING: 1.0,
+    FailPoint.WRITING: 0.6,
+    FailPoint.WRITING_LETTERS: 0.6,
+    FailPoint.PUBLISHING: 0.05,
+    FailPoint.EXPIRING: 0.3,
+    BLIND: 15.0,
+}
+# Each start comes here once; and so does it to what needs an event of its own.
+ONCE = {FailPoint.CLAIMED, FailPoint.OPENED, FailPoint.REGISTERED, FailPoint.EVOLVING, FailPoint.EVOLVED}
+OFTEN = 4  # of the others, which time it is
+PATIENCE = 90.0
 
 
 @dataclass(frozen=True)
-class Extent:
-    """How many events, and how many kills: by what they wait for, and how many of them have to fall between."""
+class Kill:
+    """The time-th time that a point is reached, and so many seconds later; or so many after the process began."""
 
-    events: int
-    after_file: int
-    after_start: int
-    blind: int
-    between: int  # the first data file of a batch and its publication
-
-    @property
-    def kills(self) -> int:
-        return self.after_file + self.after_start + self.blind
-
-
-WHOLE = Extent(200_000, after_file=6, after_start=3, blind=2, between=3)
-
-
-@dataclass(frozen=True)
-class Moment:
-    """When to kill: so long after the process began, after it stands, or after it began its n-th data file."""
-
-    since: str  # process, stands, file
+    point: str
+    time: int
     seconds: float
-    files: int = 0
+    hit: bool = False
+    fell: str = ""
 
     def __str__(self) -> str:
-        return f"{self.since} {self.files or ''} + {self.seconds:.2f} s"
+        return f"{self.point} {self.time} + {self.seconds} s: {'' if self.hit else 'missed, '}{self.fell}"
 
 
-def moments(dice: random.Random, extent: Extent, fell: list[str]) -> Iterator[Moment]:
-    """Half of them wait for a data file, the others fall where they fall; more when too few hit a landing."""
-    after_file = [Moment("file", dice.uniform(0.0, 0.15), dice.randint(1, 8)) for _ in range(extent.after_file)]
-    after_start = [Moment("stands", dice.uniform(0.0, 10.0)) for _ in range(extent.after_start)]
-    blind = [Moment("process", dice.uniform(0.5, 12.0)) for _ in range(extent.blind)]
-    chosen = [*after_file, *after_start, *blind]
-    dice.shuffle(chosen)
-    yield from chosen
-    while _between(fell) < extent.between and len(fell) < AT_MOST:
-        yield Moment("file", dice.uniform(0.0, 0.03), 1)
+class Events:
+    """Of two types; of those that are not sound half can't be read, and half do not fit. And those that a kill needs,
+    each once: of a type, or with a field, that nobody knows."""
+
+    def __init__(self) -> None:
+        self._special: deque[dict[str, Any]] = deque()
+        self._kinds = list(TYPES)
+        self.made: dict[int, bytes] = {}
+
+    def __call__(self, number: int) -> bytes:
+        if number % BROKEN_EVERY == BROKEN_EVERY // 2:
+            return b'{"n": ' if number // BROKEN_EVERY % 2 else json.dumps({"n": "?", "type": TYPES[0]}).encode()
+        plain = {"n": number, "type": TYPES[number % len(TYPES)], "text": f"event {number}"}
+        special = self._special.popleft() if self._special else {}
+        self.made[number] = json.dumps({**plain, **special}).encode()
+        return self.made[number]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(self._kinds)
+
+    def bring_about(self, point: str, number: int) -> None:
+        if point == FailPoint.REGISTERED:
+            self._kinds.append(f"kind_{number}")
+            self._special.append({"type": f"kind_{number}"})
+        elif point in (FailPoint.EVOLVING, FailPoint.EVOLVED):
+            self._special.append({f"field_{number}": number})
 
 
-def test_every_offset_is_in_exactly_one_place_after_kills_at_any_moment(
+def kills(dice: random.Random, count: int) -> Iterator[Kill]:
+    """Every fail point once, and other moments, in any order; then any of them."""
+    chosen = dice.sample([*POINTS, *[BLIND] * OTHERS], min(count, len(POINTS) + OTHERS))
+    chosen.sort(key=lambda point: point != FailPoint.LANDED)  # first: what grows has to be there before
+    chosen += [dice.choice([*POINTS, *[BLIND] * OTHERS]) for _ in range(count - len(chosen))]
+    for point in chosen:
+        times = 1 if point in ONCE or point == BLIND else dice.randint(1, OFTEN)
+        yield Kill(point, times, round(dice.uniform(0.0, WITHIN.get(point, 0.0)), 3))
+
+
+def test_every_offset_is_in_exactly_one_place_after_a_kill_at_every_fail_point(
     broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: random.Random
 ) -> None:
-    kill_and_count(unlocked(broker, rest_uri, warehouse), pipelines, dice, WHOLE)
+    endless = len(POINTS) + OTHERS < KILLS
+    done = kill_and_count(
+        unlocked(broker, rest_uri, warehouse), pipelines, dice, kills(dice, KILLS), None if endless else EVENTS
+    )
+    assert set(POINTS) <= {kill.point for kill in done if kill.hit}, "a fail point that no kill fell upon"
+    assert sum(kill.fell in (WRITING, STAGED) for kill in done) >= BETWEEN
 
 
-def kill_and_count(surroundings: Surroundings, pipelines: Pipelines, dice: random.Random, extent: Extent) -> None:
+def kill_and_count(
+    surroundings: Surroundings,
+    pipelines: Pipelines,
+    dice: random.Random,
+    planned: Iterable[Kill],
+    total: int | None,
+) -> list[Kill]:
     topic = f"kill-{dice.randrange(10**9)}"
     namespace = topic.replace("-", "_")
     create_topic(surroundings.brokers, topic, PARTITIONS)
@@ -108,99 +132,92 @@ def kill_and_count(surroundings: Surroundings, pipelines: Pipelines, dice: rando
     settings = surroundings.settings(
         topic,
         namespace,
-        max_records=4_000,
-        batch_every="2s",
-        keep_snapshots=10,
+        max_records=20_000,
+        batch_every="1s",
+        keep_snapshots=8,
         type_from="field:type",
-        table='table = "{type}"',
+        table='table = "{type}"\nhints = { n = "long" }',
     )
-    feeder = Feeder(surroundings.brokers, topic, PARTITIONS, extent.events, event)
+    events = Events()
+    feeder = Feeder(surroundings.brokers, topic, PARTITIONS, total, events, RATE)
     feeder.start()
-    began = time.monotonic()
-    fell, before_tuesday = list[str](), 0
-
-    for moment in moments(dice, extent, fell):
-        running = pipelines.start(settings)
-        assert until(lambda: not any(before.family() for before in pipelines.started[:-1]), 10), "a JVM lives on"
-        known = _files(surroundings, namespace)
-        _wait(running, moment, surroundings, namespace, known)
+    began, done = time.monotonic(), list[Kill]()
+    for number, kill in enumerate(planned, 1):
+        events.bring_about(kill.point, number)
+        places = (*events.kinds, "dead_letters")
+        known = _files(surroundings, namespace, places)
+        running = _start(pipelines, settings, kill)
+        _wait(running, kill)
         assert feeder.producing
-        begun = _files(surroundings, namespace) - known
+        begun = _files(surroundings, namespace, places) - known
         running.kill()
-        fell.append(_where(running, reader, begun))
-        before_tuesday += not any(_has_tuesday(reader, kind) for kind in TYPES)
-        print(f"kill {len(fell)}: {moment}: {fell[-1]}, {feeder.sent} events sent")
+        fell = where(running, reader, places, begun)
+        hit = kill.point == BLIND or bool(running.events("fail_point"))
+        done.append(Kill(kill.point, kill.time, kill.seconds, hit, fell))
+        print(f"kill {number}: {done[-1]}, {feeder.sent} events sent")
     killing = time.monotonic() - began
     feeder.finish()
-    pipelines.drain(settings.replace("max_records = 4000", "max_records = 50000"))
-    found = reader.by_pyiceberg(*PLACES)
-    rows = {place: sum(reader.by_pyiceberg(place).values()) for place in PLACES}
-    batches = sum(len(running.events("batch_landed")) for running in pipelines.started)
-    print(f"{len(fell)} kills in {killing:.0f} s, {before_tuesday} before Tuesday: {dict(Counter(fell))}")
-    print(f"{rows} in {batches} batches; {feeder.aborted} in aborted transactions")
+    pipelines.drain(settings.replace("max_records = 20000", "max_records = 100000"), 900)
+    found = reader.by_pyiceberg(*places)
+    _report(feeder, found, done, killing)
 
-    assert len(fell) >= extent.kills
-    assert _between(fell) >= extent.between
-    assert before_tuesday < len(fell), "the new column was not in play"
     assert found == feeder.landing
-    assert reader.by_duckdb(*PLACES) == feeder.landing
-    dead = reader.table("dead_letters").scan(selected_fields=("reason",)).to_arrow()["reason"].to_pylist()
-    assert Counter(dead) == dict.fromkeys((Reason.BROKEN, Reason.WRONG_TYPE), extent.events // BROKEN_EVERY // 2)
+    assert reader.by_duckdb(*places) == feeder.landing
     assert feeder.aborted > 0
-    _check_rows(reader, extent.events)
+    _check_values(reader, events, feeder)
     check_batch_record(reader, feeder.landing)
+    return done
 
 
-def _check_rows(reader: Reader, events: int) -> None:
-    """Every sound event is a row of its type's table; from before the new column, it is null there."""
-    sound = list(filter(is_sound, range(events)))
-    with reader.duckdb() as connection:
-        for kind in TYPES:
-            columns = ("n", "type", "tuesday") if _has_tuesday(reader, kind) else ("n", "type")
-            made = [(n, kind, tuesday_of(n))[: len(columns)] for n in sound if type_of(n) == kind]
-            read = reader.table(kind).scan(selected_fields=columns).to_arrow().select(columns)
-            assert sorted(zip(*read.to_pydict().values(), strict=True)) == made, kind
-            query = f"SELECT {', '.join(columns)} FROM lake.{reader.namespace}.{kind} ORDER BY n"
-            assert connection.sql(query).fetchall() == made, kind
-    assert [kind for kind in TYPES if not _has_tuesday(reader, kind)] == ["alarm"]
+def _start(pipelines: Pipelines, settings: str, kill: Kill) -> Running:
+    wanted = {} if kill.point == BLIND else {VARIABLE: f"{kill.point}:{kill.time}+{kill.seconds}"}
+    running = pipelines.start(settings, environment=wanted)
+    assert until(lambda: not any(before.family() for before in pipelines.started[:-1]), 10), "a JVM lives on"
+    return running
 
 
-def _has_tuesday(reader: Reader, kind: str) -> bool:
-    return reader.exists(kind) and "tuesday" in reader.table(kind).schema().column_names
+def _wait(running: Running, kill: Kill) -> None:
+    """Until it has killed itself; or for the time of one that falls anywhere."""
+    deadline = time.monotonic() + (kill.seconds if kill.point == BLIND else PATIENCE)
+    while not running.ended and time.monotonic() < deadline:
+        running.family()  # of its children nobody knows any more when it has ended
+        time.sleep(0.02)
 
 
-def _files(surroundings: Surroundings, namespace: str) -> set[Path]:
-    return {file for kind in TYPES for file in surroundings.data_files(f"{namespace}/{kind}")}
+def _files(surroundings: Surroundings, namespace: str, kinds: Iterable[str]) -> set[Path]:
+    return {file for kind in kinds for file in surroundings.data_files(f"{namespace}/{kind}")}
 
 
-def _between(fell: list[str]) -> int:
-    return fell.count(WRITING) + fell.count(STAGED)
+def _report(feeder: Feeder, found: Counter[tuple[str, int, int]], done: list[Kill], killing: float) -> None:
+    report = {
+        "events": feeder.sent,
+        "events_a_second": round(feeder.sent / killing),
+        "kills": len(done),
+        "seconds": round(killing),
+        "lost": (feeder.landing - found).total(),
+        "doubled": (found - feeder.landing).total(),
+        "in_aborted_transactions": feeder.aborted,
+        "by_fail_point": dict(sorted(Counter(kill.point for kill in done if kill.hit).items())),
+        "by_what_was_left": dict(sorted(Counter(kill.fell for kill in done).items())),
+    }
+    print(json.dumps(report, indent=2))
+    if REPORT:
+        file = Path(REPORT)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({**report, "each": [asdict(kill) for kill in done]}, indent=2) + "\n")
 
 
-def _wait(running: Running, moment: Moment, surroundings: Surroundings, namespace: str, known: set[Path]) -> None:
-    if moment.since != "process":
-        running.wait_for("started")
-    if moment.since == "file":
-        enough = lambda: len(_files(surroundings, namespace) - known) >= moment.files  # noqa: E731
-        assert until(enough, 90, surroundings.look), running.tail()
-    time.sleep(moment.seconds)
+def _check_values(reader: Reader, events: Events, feeder: Feeder) -> None:
+    """Each row, and each dead letter, is of the very record that stands at its coordinates."""
 
+    def digest_at(row: dict[str, Any]) -> bytes:
+        source = row["_source"]
+        return feeder.digests[source["topic"], source["partition"], source["offset"]]
 
-def _where(running: Running, reader: Reader, begun: set[Path]) -> str:
-    """By the evidence: files that were there before the kill, and that main does not know after it."""
-    assert until(lambda: not running.family(), 10), "the JVM outlived its Python"  # and may have staged meanwhile
-    there = [kind for kind in TYPES if reader.exists(kind)]
-    if begun.issubset({file for kind in there for file in reader.files_of_main(kind)}):
-        return ELSEWHERE if running.events("started") else STARTING
-    staged = {_token(reader, kind, snapshot) for kind in there for snapshot in reader.staged(kind)}
-    published = {_token(reader, kind, snapshot) for kind in there for snapshot in reader.main(kind)[:1]}
-    if staged & published:
-        return PARTLY
-    return STAGED if staged else WRITING
-
-
-def _token(reader: Reader, name: str, snapshot: int) -> str | None:
-    found = reader.table(name).snapshot_by_id(snapshot)
-    assert found
-    assert found.summary
-    return found.summary[f"{PREFIX}token"]
+    for kind in events.kinds:
+        for row in reader.table(kind).scan(selected_fields=("n", "_source")).to_arrow().to_pylist():
+            assert sha256(events.made[row["n"]]).digest() == digest_at(row), row
+    letters = reader.table("dead_letters").scan(selected_fields=("reason", "value", "_source")).to_arrow().to_pylist()
+    for row in letters:
+        assert sha256(row["value"]).digest() == digest_at(row), row
+    assert {row["reason"] for row in letters} == {Reason.BROKEN, Reason.WRONG_TYPE}

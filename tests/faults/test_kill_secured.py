@@ -6,24 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_kill import WHOLE, Extent, kill_and_count
+from lakehouse_ingest.fail_points import FailPoint
+from tests.faults.test_kill import BLIND, EVENTS, KILLS, Kill, kill_and_count, kills
+from tests.services.crashes import STAGED, WRITING
 from tests.services.pipelines import Pipelines
 from tests.services.surroundings import locked
 
 # To build the store from an empty cache takes minutes.
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(1_800)]
 
-SHORT = Extent(60_000, after_file=3, after_start=1, blind=0, between=1)
-EXTENT = WHOLE if "LAKEHOUSE_TEST_LONG" in os.environ else SHORT
+LONG = "LAKEHOUSE_TEST_LONG" in os.environ
+FEW = (FailPoint.WRITING, FailPoint.STAGED, FailPoint.PUBLISHED, BLIND)
 TOKENS_LIVE = 10.0
 
 
 def test_every_offset_is_in_exactly_one_place_behind_locks(
     tmp_path: Path, jars_folder: Path | None, pipelines: Pipelines, dice: random.Random
 ) -> None:
+    planned = kills(dice, KILLS) if LONG else [Kill(point, 1, dice.uniform(0.0, 0.3)) for point in FEW]
     with locked(tmp_path, jars_folder) as doors:
         doors.gateway.tokens_live = TOKENS_LIVE
         pipelines.environment |= doors.surroundings.environment
-        kill_and_count(doors.surroundings, pipelines, dice, EXTENT)
+        done = kill_and_count(doors.surroundings, pipelines, dice, planned, EVENTS if LONG else EVENTS // 4)
         print(dict(doors.gateway.seen))
+    assert any(kill.fell in (WRITING, STAGED) for kill in done)
     assert doors.gateway.seen["expired"], "no token ended while it was used"

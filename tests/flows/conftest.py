@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from lakehouse_ingest.sources.kafka import envelope
+from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.sources import envelope
 
 # An example costs a second or two here, so there are few of them, each with many records in one frame.
 FEW = settings(max_examples=6, suppress_health_check=list(HealthCheck))
@@ -40,6 +41,6 @@ def records(spark: SparkSession) -> Records:
             ("events", 0, offset, RECEIVED, None, value.encode() if isinstance(value, str) else value, None)
             for offset, value in enumerate(values)
         ]
-        return envelope(spark.createDataFrame(rows, GIVEN))
+        return envelope(spark.createDataFrame(rows, GIVEN), SourceIdentity("cluster", {"events": "id"}))
 
     return made

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest.columns import EVENT_TIME, declared
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.formats import infer, json_object
 from lakehouse_ingest.planning import Planned, plan_from_records
 from lakehouse_ingest.records import FAULT, SOURCE, Reason
 from lakehouse_ingest.settings import TableSettings
@@ -229,7 +229,7 @@ def test_units_that_disagree_are_refused_with_both_and_the_setting(records: Reco
 
 
 def first(frame: DataFrame, **settings: Any) -> Planned:
-    return plan_from_records("t", TableSettings.model_validate(settings), json_object.infer(frame), frame)
+    return plan_from_records("t", TableSettings.model_validate(settings), json_object, infer(json_object, frame), frame)
 
 
 def planned(records: Records, texts: Sequence[str], **settings: Any) -> tuple[str | None, str, bool]:

@@ -29,7 +29,7 @@ from lakehouse_ingest.columns import (
     width,
 )
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
-from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.formats import infer, json_object
 from lakehouse_ingest.names import readable
 from lakehouse_ingest.planning import (
     Growth,
@@ -53,13 +53,13 @@ def texts_of(values: Sequence[Any]) -> list[Any]:
 
 def types_of(records: Records, values: Sequence[Any]) -> dict[str, str | None]:
     """The fields of these objects with their Iceberg types; None for what holds no value yet."""
-    return {name: to_iceberg(kind) for name, kind in json_object.infer(records(texts_of(values)))}
+    return {name: to_iceberg(kind) for name, kind in infer(json_object, records(texts_of(values)))}
 
 
 def first(frame: DataFrame, *, refuse_names: bool = False, **settings: Any) -> Planned:
     """The plan of a table whose first batch this is."""
     of_table = TableSettings.model_validate(settings)
-    return plan_from_records("t", of_table, json_object.infer(frame), frame, refuse_names=refuse_names)
+    return plan_from_records("t", of_table, json_object, infer(json_object, frame), frame, refuse_names=refuse_names)
 
 
 def rows_of(frame: DataFrame, planned: Planned) -> list[Row]:
@@ -310,7 +310,7 @@ def growth(records: Records, *values: Any, plan: TablePlan = PLAN, **settings: A
     frame = records(texts_of(values))
     of_table = TableSettings.model_validate(settings)
     seen = frame.agg(json_object.seen()).collect()[0][0]
-    return new_fields(plan, of_table, json_object.fields_of(seen), frame)
+    return new_fields(plan, of_table, json_object, json_object.fields_of(seen), frame)
 
 
 def added(

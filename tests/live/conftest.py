@@ -4,14 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
-
-from tests.services.ingesting import Bench
-
-
-@pytest.fixture(scope="session")
-def bench(spark: SparkSession, broker: str, rest_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(spark, broker, rest_uri, tmp_path_factory.mktemp("pipelines"))
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ import pytest
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.catalog_access import connection_of, spark_properties
+from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.pipeline import Pipeline
@@ -28,7 +27,7 @@ from lakehouse_ingest.tables import Lake
 from telemetry import OFF
 from tests.live.test_ledger import events
 from tests.services.gateway import Gateway
-from tests.services.ingesting import Bench
+from tests.services.ingesting import Bench, spark_by
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
 
@@ -91,23 +90,6 @@ class Gated:
             finally:
                 pipeline.stop.set()
             self.end.result(LANDING)
-
-
-@contextmanager
-def spark_by(spark: SparkSession, settings: Settings) -> Iterator[None]:
-    """The session's catalog as these settings have it."""
-    properties = spark_properties(settings.catalog, settings.s3, settings.catalog.uri or "")
-    changes = {f"spark.sql.catalog.{LAKE}.{key}": value for key, value in properties.items()}
-    before = {key: spark.conf.get(key, None) for key in changes}
-    for key, value in changes.items():
-        spark.conf.set(key, value)
-    forget_catalogs(spark)
-    try:
-        yield
-    finally:
-        for key, old in before.items():
-            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
-        forget_catalogs(spark)
 
 
 Make = Callable[..., Gated]

@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse_ingest import ledger
-from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged
+from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.session import LAKE
-from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
 from lakehouse_ingest.writers.iceberg import FileOptions
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, delete_topic, produce
@@ -165,6 +166,39 @@ def test_two_pipelines_feed_one_table(bench: Bench, topic: str) -> None:
     assert bench.places(f"ns_{topic}.shared") == {**offsets(one, 30), **offsets(two, 30)}
 
 
+def test_another_log_of_the_same_name_is_told_apart(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another pipeline landed at the same offsets of another log, an earlier topic of the same name, is not ours,
+    when a batch that landed in part is done again."""
+
+    def typed(kinds: str) -> None:
+        create_topic(bench.broker, topic, 1)
+        produce(
+            bench.broker, topic, [(None, json.dumps({"n": n, "type": kind}).encode()) for n, kind in enumerate(kinds)]
+        )
+
+    def settings(name: str) -> Settings:
+        routed: dict[str, Any] = {"stream": {"type_from": "field:type"}, "table": {"table": "{type}"}}
+        return bench.settings(topic, name=f"{topic.lower()}_{name}", **routed)
+
+    typed("aaaaaaaa")
+    bench.ingest(settings("one"))
+    delete_topic(bench.broker, topic)
+    typed("babababa")
+    publish, refused = Lake.publish, list[str]()
+
+    def once_not(lake: Lake, place: Place, *rest: Any) -> Place:
+        if place.table.endswith(".b") and not refused:
+            refused.append(place.table)
+            raise TryAgain("not now")
+        return publish(lake, place, *rest)
+
+    monkeypatch.setattr(Lake, "publish", once_not)
+    bench.ingest(settings("two"))
+    assert refused
+    assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.b")) == [0, 2, 4, 6]
+    assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.a")) == sorted([*range(8), 1, 3, 5, 7])
+
+
 def test_a_busy_neighbour_loses_nothing(bench: Bench, topic: str) -> None:
     """Foreign commits in between are kept, and our refused landings are staged again from the same files."""
     create_topic(bench.broker, topic, 2)
@@ -195,16 +229,6 @@ def test_a_busy_neighbour_loses_nothing(bench: Bench, topic: str) -> None:
     assert places == offsets(topic, 1500, 1500)
 
 
-def compact_and_expire(bench: Bench, name: str) -> None:
-    """What other maintenance may do: our branch keeps our last snapshot, but main's way back to it is cut."""
-    for _ in range(2):
-        bench.spark.sql(
-            f"CALL {LAKE}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))"
-        )
-    bench.spark.sql(f"CALL {LAKE}.system.expire_snapshots(table => '{name}', retain_last => 1, older_than => now())")
-    assert not any(MARK in key for each in bench.published(name) for key in each.summary.additional_properties)
-
-
 def test_compaction_and_expiry_do_not_cut_the_ledger(bench: Bench, topic: str) -> None:
     """After another's compaction and expiry to one snapshot the batch record decides; without it, nobody: stop."""
     create_topic(bench.broker, topic, 1)
@@ -212,11 +236,11 @@ def test_compaction_and_expiry_do_not_cut_the_ledger(bench: Bench, topic: str) -
     for first in (0, 10):
         produce(bench.broker, topic, events(range(first, first + 10), 1))
         bench.ingest(settings)
-    compact_and_expire(bench, name)
+    bench.compact_and_expire(name)
     produce(bench.broker, topic, events(range(20, 30), 1))
     bench.ingest(settings)
     assert bench.places(name) == offsets(topic, 30)
-    compact_and_expire(bench, name)
+    bench.compact_and_expire(name)
     bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
     with pytest.raises(LedgerUnclear, match="nothing else holds one"):
         bench.ingest(settings)

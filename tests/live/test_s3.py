@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from lakehouse_ingest.catalog_access import connection_of, file_properties
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.catalog_access import connection_of, embedded
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
+from lakehouse_ingest.storage.s3 import S3
 from lakehouse_ingest.tables import Column, Lake, TableSpec
 from tests.services.feeding import fill
 from tests.services.gateway import Gateway
@@ -53,15 +53,20 @@ def s3_of(store: MinIO, **changes: Any) -> S3Settings:
     )
 
 
+def files_of(store: MinIO) -> dict[str, str]:
+    """Iceberg's properties."""
+    return S3(CatalogSettings(), s3_of(store)).properties()
+
+
 @contextmanager
 def served(folder: Path, store: MinIO, jars: Path | None) -> Iterator[str]:
-    with EmbeddedCatalog(folder, port=0, jars=jars, place=PLACE, files=file_properties(s3_of(store))) as server:
+    with embedded(CatalogSettings(path=folder, warehouse=PLACE), s3_of(store), jars, 0) as server:
         assert server.uri
         yield server.uri
 
 
 def lake_of(uri: str, store: MinIO) -> Catalog:
-    return load_catalog("lake", type="rest", uri=uri, **file_properties(s3_of(store)))
+    return load_catalog("lake", type="rest", uri=uri, **files_of(store))
 
 
 def settings_on_s3(name: str, broker: str, *, catalog: str, s3: str, uri: str | None = None, **changes: Any) -> str:
@@ -151,7 +156,7 @@ def test_credentials_of_the_catalog_open_the_files_for_both_clients(
         Gateway(uri) as gateway,
         Pipelines(folder, jars_folder) as pipelines,
     ):
-        gateway.vended = file_properties(s3_of(store))
+        gateway.vended = files_of(store)
         settings = settings_on_s3(
             topic,
             broker,
@@ -191,8 +196,8 @@ def test_the_embedded_catalog_says_which_setting(
     folder: Path,
     jars_folder: Path | None,
 ) -> None:
-    files = file_properties(s3_of(store, **changes))
-    with pytest.raises(kind) as refusal, EmbeddedCatalog(folder, port=0, jars=jars_folder, place=place, files=files):
+    catalog = CatalogSettings(path=folder, warehouse=place)
+    with pytest.raises(kind) as refusal, embedded(catalog, s3_of(store, **changes), jars_folder, 0):
         pass
     said = str(refusal.value)
     assert named in said

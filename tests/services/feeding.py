@@ -5,7 +5,8 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import islice
+from hashlib import sha256
+from itertools import count, islice
 from threading import Event, Lock, Thread
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -26,27 +27,36 @@ def value(number: int) -> bytes:
     return json.dumps({"n": number, "text": f"event {number}"}).encode()
 
 
-def fill(broker: str, topic: str, count: int, partitions: int = 1) -> int:
+def fill(broker: str, topic: str, events: int, partitions: int = 1) -> int:
     """So many events at once, evenly over the partitions."""
-    return produce(broker, topic, ((None, value(number), None, None, number % partitions) for number in range(count)))
+    return produce(broker, topic, ((None, value(number), None, None, number % partitions) for number in range(events)))
 
 
 class Feeder:
     """Produces all the time in a thread of its own, until `finish` sends what is left at full speed.
 
-    Each second it sends the same share of what is left: so it never runs dry, however slow the machine is.
+    Each second it sends the same share of what is left: so it never runs dry, however slow the machine is. With a
+    `rate` it sends so many a second until then, and `finish` sends no more.
 
-    `landing` is what has to be found in the end: the coordinates of all that was acknowledged. Every few seconds
-    a transaction is committed, and the next one aborted; what is aborted must not be found, and is not counted.
+    `landing` is what has to be found in the end: the coordinates of all that was acknowledged, `digests` the sha256 of
+    each value. Every few seconds a transaction is committed, and the next one aborted; what is aborted must not be
+    found, and is not counted.
     """
 
     def __init__(
-        self, broker: str, topic: str, partitions: int, total: int, made: Callable[[int], bytes] = value
+        self,
+        broker: str,
+        topic: str,
+        partitions: int,
+        total: int | None,
+        made: Callable[[int], bytes] = value,
+        rate: float = 0.0,
     ) -> None:
         self.landing: Coordinates = Counter()
+        self.digests: dict[tuple[str, int, int], bytes] = {}
         self.aborted = 0
-        self._topic, self._partitions, self._total, self._made = topic, partitions, total, made
-        self._numbers = iter(range(total))
+        self._topic, self._partitions, self._total, self._made, self._rate = topic, partitions, total, made, rate
+        self._numbers = iter(range(total)) if total is not None else count()
         self._sent, self._failed, self._lock = 0, list[object](), Lock()
         self._hurry = Event()
         common = {"bootstrap.servers": broker, "linger.ms": 5, "log_level": 2}
@@ -61,7 +71,7 @@ class Feeder:
 
     @property
     def producing(self) -> bool:
-        return self._thread.is_alive() and self._sent < self._total
+        return self._thread.is_alive() and (self._total is None or self._sent < self._total)
 
     def start(self) -> None:
         self._thread.start()
@@ -72,27 +82,32 @@ class Feeder:
         self._thread.join(120)
         assert not self._thread.is_alive(), "the feeder did not come to an end"
         assert not self._failed, self._failed[:3]
-        assert len(self.landing) == sum(self.landing.values()) == self._total
+        assert len(self.landing) == sum(self.landing.values()) == self._sent
 
     def _feed(self) -> None:
         try:
             began, transactions = time.monotonic(), 0
             while not self._hurry.wait(TICK):
                 elapsed = time.monotonic() - began
-                due = int(self._total * (1 - math.exp(-SHARE * elapsed)))
-                self._send(self._plain, self._take(due - self._sent), self._acknowledged)
+                self._send(self._plain, self._take(self._due(elapsed) - self._sent), self._acknowledged)
                 if elapsed > TRANSACTION_EVERY * transactions:
                     transactions += 1
                     self._transaction(commit=transactions % 2 == 1)
-            self._send(self._plain, self._numbers, self._acknowledged)
-            self._sent = self._total
+            if self._total is not None:
+                self._send(self._plain, self._numbers, self._acknowledged)
+                self._sent = self._total
             if left := self._plain.flush(PATIENCE):
                 self._failed.append(f"{left} were not acknowledged")
         except (KafkaException, BufferError) as failure:
             self._failed.append(failure)
 
-    def _take(self, count: int) -> Iterator[int]:
-        for number in islice(self._numbers, max(0, count)):
+    def _due(self, elapsed: float) -> int:
+        if self._total is None:
+            return int(self._rate * elapsed)
+        return int(self._total * (1 - math.exp(-SHARE * elapsed)))
+
+    def _take(self, many: int) -> Iterator[int]:
+        for number in islice(self._numbers, max(0, many)):
             self._sent += 1
             yield number
 
@@ -121,7 +136,9 @@ class Feeder:
         if error is not None:
             self._failed.append(error)
             return
-        self.landing[self._topic, message.partition() or 0, message.offset() or 0] += 1
+        at = (self._topic, message.partition() or 0, message.offset() or 0)
+        self.landing[at] += 1
+        self.digests[at] = sha256(message.value() or b"").digest()
 
     def _will_be_aborted(self, error: KafkaError | None, _message: Message) -> None:
         self.aborted += error is None

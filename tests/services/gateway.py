@@ -10,28 +10,22 @@ with Gateway(rest_uri) as gateway:
 import base64
 import binascii
 import hashlib
-import http.client
 import json
 import re
 import secrets
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from lakehouse_ingest.embedded.claim import LOOPBACK
+from tests.services.fronts import Answer, Front, Request, passed_on
 
 TOKENS = "/v1/oauth/tokens"
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -40,17 +34,6 @@ AUTHENTICATION_TIMEOUT = 419
 SIGNED = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request, ?SignedHeaders=(\S+), ?Sig\w+=(\w+)"
 )
-# Of this hop alone, or counted anew.
-NOT_PASSED_ON = {
-    "connection",
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "authorization",
-    "keep-alive",
-    "date",
-    "server",
-}
 
 
 class Denial(Exception):
@@ -60,7 +43,7 @@ class Denial(Exception):
 
 
 @dataclass
-class Gateway:
+class Gateway(Front):
     """What may be changed while it serves: all that is public."""
 
     upstream: str
@@ -75,21 +58,6 @@ class Gateway:
     seen: Counter[str] = field(default_factory=Counter)
     _tokens: dict[str, float] = field(default_factory=dict)  # and until when each is good
     _faults: dict[str, float] = field(default_factory=dict)
-
-    def __enter__(self) -> Self:
-        self._server = _Server((LOOPBACK, 0), type("Bound", (_Handler,), {"gate": self}))
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="gateway", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def uri(self) -> str:
-        return f"http://{LOOPBACK}:{self._server.server_port}"
 
     @property
     def credential(self) -> str:
@@ -110,6 +78,23 @@ class Gateway:
 
     def away_for(self, seconds: float) -> None:
         self._faults["catalog"] = time.monotonic() + seconds
+
+    def answer(self, request: Request) -> Answer:
+        headers = {name.lower(): value for name, value in request.headers}
+        token = urlsplit(request.path).path == TOKENS
+        try:
+            self.answered("token" if token else "catalog")
+            if token:
+                granted = self.grant(parse_qs(request.body.decode()), headers.get("authorization", ""))
+                return Answer(HTTPStatus.OK, json.dumps(granted).encode())
+            self.check(request.method, request.path, headers, request.body)
+        except Denial as denial:
+            said: Any = {"message": str(denial), "type": denial.kind, "code": denial.status}
+            wrapped = {"error": denial.kind, "error_description": str(denial)} if token else {"error": said}
+            return Answer(denial.status, json.dumps(wrapped).encode())
+        # What may have to be changed must not be compressed.
+        answer = passed_on(self.upstream, request.without("authorization", "accept-encoding"))
+        return replace(answer, body=self.dressed(answer.body, headers)) if answer.status == HTTPStatus.OK else answer
 
     # -- what it checks -----------------------------------------------------------------------------------
 
@@ -185,59 +170,6 @@ class Gateway:
             return answer
         self.seen[f"vended to {_client(headers)}"] += 1
         return json.dumps({**table, "config": {**table.get("config", {}), **self.vended}}).encode()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is killed is no news."""
-        if not isinstance(sys.exc_info()[1], ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    gate: Gateway
-
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        token = urlsplit(self.path).path == TOKENS
-        try:
-            self.gate.answered("token" if token else "catalog")
-            if token:
-                granted = self.gate.grant(parse_qs(body.decode()), headers.get("authorization", ""))
-                return self._answer(HTTPStatus.OK, json.dumps(granted).encode())
-            self.gate.check(self.command, self.path, headers, body)
-        except Denial as denial:
-            said: Any = {"message": str(denial), "type": denial.kind, "code": denial.status}
-            wrapped = {"error": denial.kind, "error_description": str(denial)} if token else {"error": said}
-            return self._answer(denial.status, json.dumps(wrapped).encode())
-        return self._pass_on(headers, body)
-
-    def _pass_on(self, headers: Mapping[str, str], body: bytes) -> None:
-        passed = {name: value for name, value in headers.items() if name not in {*NOT_PASSED_ON, "accept-encoding"}}
-        # A new connection each time: one that is kept may be closed at the other end just now.
-        with closing(http.client.HTTPConnection(urlsplit(self.gate.upstream).netloc, timeout=60)) as upstream:
-            upstream.request(self.command, self.path, body or None, passed)
-            response = upstream.getresponse()
-            answer = response.read()
-        self._answer(
-            response.status, self.gate.dressed(answer, headers) if response.status == HTTPStatus.OK else answer
-        )
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status, "answered")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    do_GET = do_POST = do_HEAD = do_DELETE = do_PUT = _serve  # noqa: N815 - the base class's names
-
-    def log_message(self, *_: object) -> None: ...
 
 
 def _client(headers: Mapping[str, str]) -> str:

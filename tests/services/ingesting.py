@@ -12,20 +12,27 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.catalog_access import connection_of, spark_properties
+from lakehouse_ingest.ledger import MARK
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.session import LAKE, forget_catalogs
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Connection
 from telemetry import OFF, Telemetry
 from tests.services.pipelines import STARTING
 
 
 class Bench:
-    """One broker, one catalog, one Spark; each test takes a topic and a namespace of its own."""
+    """One broker, one catalog, one Spark; each test takes a topic and a namespace of its own.
 
-    def __init__(self, spark: SparkSession, broker: str, uri: str, scratch: Path) -> None:
-        self.spark, self.broker, self.uri, self._scratch = spark, broker, uri, scratch
-        self.lake = load_catalog("tests", type="rest", uri=uri)
+    `files`: Iceberg's properties of a store for the tables' files.
+    """
+
+    def __init__(
+        self, spark: SparkSession, broker: str, uri: str, scratch: Path, files: Mapping[str, str] | None = None
+    ) -> None:
+        self.spark, self.broker, self.uri, self._scratch, self.files = spark, broker, uri, scratch, files
+        self.lake = load_catalog("tests", type="rest", uri=uri, **(files or {}))
         self._starts = 0
 
     def settings(self, topic: str, **changes: Any) -> Settings:
@@ -48,7 +55,7 @@ class Bench:
         return Pipeline(
             settings,
             self.spark,
-            Connection(self.uri),
+            connection_of(settings.catalog, settings.s3, settings.catalog.uri or self.uri),
             Watch(settings.name, telemetry),
             scratch,
             **{"drain": True, **changes},
@@ -83,6 +90,31 @@ class Bench:
             found.append(snapshot)
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
         return found
+
+    def compact_and_expire(self, name: str) -> None:
+        """What other maintenance may do: our branch keeps our last snapshot, but main's way back to it is cut."""
+        everything = "options => map('rewrite-all','true')"
+        for _ in range(2):
+            self.spark.sql(f"CALL {LAKE}.system.rewrite_data_files(table => '{name}', {everything})")
+        self.spark.sql(f"CALL {LAKE}.system.expire_snapshots(table => '{name}', retain_last => 1, older_than => now())")
+        assert not any(MARK in key for each in self.published(name) for key in each.summary.additional_properties)
+
+
+@contextmanager
+def spark_by(spark: SparkSession, settings: Settings) -> Iterator[None]:
+    """The session's catalog as these settings have it: whatever stands before the catalog of the tests."""
+    properties = spark_properties(settings.catalog, settings.s3, settings.catalog.uri or "")
+    changes = {f"spark.sql.catalog.{LAKE}.{key}": value for key, value in properties.items()}
+    before = {key: spark.conf.get(key, None) for key in changes}
+    for key, value in changes.items():
+        spark.conf.set(key, value)
+    forget_catalogs(spark)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+        forget_catalogs(spark)
 
 
 @contextmanager

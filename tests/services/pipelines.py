@@ -162,17 +162,17 @@ class Pipelines:
     started: list[Running] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)  # beyond ours
 
-    def start(self, settings: str, *words: str) -> Running:
+    def start(self, settings: str, *words: str, environment: Mapping[str, str] | None = None) -> Running:
         number = len(self.started) + 1
         config = self.folder / f"pipeline-{number}.toml"
         config.write_text(settings)
         command = [sys.executable, "-m", "lakehouse_ingest.cli", "run", "--config", str(config), *words]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
-        environment["JAVA_TOOL_OPTIONS"] = JAVA_OPTIONS
+        variables = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
+        variables["JAVA_TOOL_OPTIONS"] = JAVA_OPTIONS
         if self.jars:
-            environment["LAKEHOUSE_INGEST_JARS"] = str(self.jars)
-        environment |= self.environment
-        running = Running(command, environment, self.folder / f"pipeline-{number}.log")
+            variables["LAKEHOUSE_INGEST_JARS"] = str(self.jars)
+        variables |= {**self.environment, **(environment or {})}
+        running = Running(command, variables, self.folder / f"pipeline-{number}.log")
         self.started.append(running)
         return running
 
@@ -251,9 +251,9 @@ def freeze(pid: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
+    found: list[int] = []
+    with suppress(OSError):  # it may end while it is looked at
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
             found += [int(child) for child in task.read_text().split()]
     return found
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakehouse_ingest.catalog_access import file_properties
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.settings import CatalogSettings
+from lakehouse_ingest.storage.s3 import S3
 from tests.services.gateway import Gateway
 from tests.services.minio import MinIO
 from tests.services.pipelines import settings_text
@@ -61,15 +62,15 @@ def locked(folder: Path, jars: Path | None) -> Iterator[Locked]:
     """SCRAM over TLS, OAuth2 before the catalog, keys to the store; of the secrets none is in the settings file."""
     with secured_kafka(folder, jars) as kafka, MinIO(folder) as store:
         place = f"s3://{store.make_bucket(BUCKET)}/house"
-        files = file_properties(store.settings)
-        catalog = EmbeddedCatalog(folder / "catalog", port=0, jars=jars, place=place, files=files)
+        s3 = S3(CatalogSettings(), store.settings)
+        catalog = EmbeddedCatalog(folder / "catalog", port=0, jars=jars, place=place, store=s3)
         with catalog, Gateway(catalog.uri or "") as gateway:
             surroundings = Surroundings(
                 kafka.plain,
                 gateway.upstream,
                 lambda table: _objects(store, f"house/{table}/data/"),
                 look=LOOK,
-                files=files,
+                files=s3.properties(),
                 locked_brokers=kafka.broker.sasl,
                 locked_catalog=gateway.uri,
                 locks=_locks(kafka.authority.path("ca.crt"), store, _kept(folder / "s3-secret", store.secret_key)),

@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("lakehouse_ingest", "catalog", "telemetry")
 
 # Words that every stage may use.
-SHARED = {"errors", "records", "settings"}
+SHARED = {"errors", "fail_points", "records", "settings"}
 # The street, stage by stage, each with the siblings it may import: only words that lie before it. A stage that is
 # not named here has not been built yet; add it with what it needs, and it will be held to that.
 STREET: dict[str, set[str]] = {
-    "sources": {"ledger"},  # the identity of a topic is a word of the ledger
+    "sources": {"ledger", "plugins"},  # the identity of a topic is a word of the ledger
     "columns": {"names"},
-    "formats": {"columns", "shaping"},  # from shaping the one spelling of a fault
+    "formats": {"columns", "plugins", "shaping"},  # from shaping the one spelling of a fault
     "routing": {"columns", "shaping"},  # likewise
     "transforms": {"accounting", "shaping"},  # the one spelling of a fault
     "shaping": {"columns"},
@@ -31,26 +31,33 @@ STREET: dict[str, set[str]] = {
 # What they stand on must not know them either.
 GROUND: dict[str, set[str]] = {
     "errors": set(),
+    "fail_points": set(),
     "records": set(),
     "settings": set(),
     "hiding": set(),
     "spark_errors": set(),
-    "session": {"hiding", "network", "spark_errors"},
+    "class_data": {"jars"},
+    "warming": {"class_data", "jars", "session"},
+    "session": {"class_data", "hiding", "network", "spark_errors"},
     "java": set(),
     "network": set(),
     "signals": set(),
     "pacing": set(),
     "tables": {"ledger"},
-    "catalog_access": {"embedded", "network", "tables"},
-    "starting": {"ledger", "tables"},
+    "plugins": set(),
+    "storage": {"jars", "network", "plugins"},
+    "catalog_access": {"embedded", "network", "storage", "tables"},
+    "questions": {"ledger", "tables"},
+    "starting": {"ledger", "questions", "tables"},
+    "verifying": {"ledger", "sources", "tables"},
     "observing": {"hiding"},
     "names": set(),
     "planning": {"columns", "formats", "names", "shaping", "tables", "writers"},
-    "table_keeper": {"planning", "shaping", "tables", "writers"},
-    "stream_tables": {"names", "planning", "routing", "table_keeper", "tables"},
+    "table_keeper": {"formats", "planning", "shaping", "tables", "writers"},
+    "stream_tables": {"formats", "names", "planning", "routing", "table_keeper", "tables"},
     "maintenance": {"ledger", "session"},
     "jars": {"java", "network"},
-    "embedded": {"java", "jars", "network"},
+    "embedded": {"java", "jars", "network", "storage"},
 }
 
 

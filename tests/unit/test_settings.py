@@ -214,7 +214,7 @@ def test_an_unknown_variable_with_our_prefix_is_refused(variable: str, value: st
         (in_stream(every=True), "streams.0.every", "duration such as 5s"),
         (in_stream(max_records=0), "streams.0.max_records", "greater than 0"),
         (in_stream(max_records="many"), "streams.0.max_records", "integer"),
-        (in_stream(format="xml"), "streams.0.format", "'json'"),
+        (in_stream(format=""), "streams.0.format", "at least 1 character"),
         (in_table(target_file_size="12 furlongs"), "streams.0.tables.0.target_file_size", "size such as 128MiB"),
         (in_table(target_file_size="0"), "streams.0.tables.0.target_file_size", "size such as 128MiB"),
         (in_table(codec="brotli"), "streams.0.tables.0.codec", "'zstd'"),

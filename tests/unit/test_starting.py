@@ -1,6 +1,7 @@
 """Where a start begins, rule by rule: from the tables and the source as they are now, or not at all."""
 
 import datetime as dt
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 from lakehouse_ingest import starting
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.ledger import Mark, SourceIdentity, ids_of, newest, to_summary
+from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import SourceSettings, load_settings
 from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
-from lakehouse_ingest.starting import SourceNow, as_text, compare, complete, hash_of, meaning, same_tables, uncertain
+from lakehouse_ingest.starting import as_text, compare, complete, hash_of, meaning, same_tables, uncertain
 from lakehouse_ingest.tables import Place, Registered
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
@@ -110,7 +112,7 @@ def test_a_topic_that_was_made_anew_stops(where: str) -> None:
     record = place("record", at(5, 5), source=old) if where == "record" else NEVER
     table = place("t", at(5, 5), source=old) if where == "table" else place("t")
     with pytest.raises(
-        SourceChanged, match=r"topic t was deleted and made anew \(id id-0 is now id-1\).*another `name`"
+        SourceChanged, match=r"topic t was deleted and made anew \(id id-0 is now id-1\).*ingest recover`"
     ):
         begin(record, [table], NOW, "earliest")
 
@@ -218,7 +220,7 @@ def test_a_pruned_table_does_no_harm_where_the_record_knows() -> None:
 
 
 def test_a_pruned_table_is_no_reason_to_begin_anew() -> None:
-    with pytest.raises(LedgerUnclear, match=r"history of t was expired .* `_source`"):
+    with pytest.raises(LedgerUnclear, match=r"history of t was expired .*ingest recover`"):
         begin(NEVER, [place("t", known=False)], NOW, "earliest")
 
 
@@ -254,16 +256,39 @@ def test_an_empty_table_holds_nothing() -> None:
     assert uncertain([replace(place("t", known=False), main=None)], at(5)) == []
 
 
+TABLE = "ingest.events"
+KNOWN = {TABLE: Registered("uuid-1")}
+
+
 def test_the_tables_are_those_that_were_registered() -> None:
-    same_tables({"t": Registered("uuid-1")}, {"t": place("t", uuid="uuid-1"), "new": place("new", uuid="uuid-2")})
+    new = place("new", uuid="uuid-2")
+    same_tables(KNOWN, {}, {TABLE: place(TABLE, uuid="uuid-1"), "new": new})
 
 
 @pytest.mark.parametrize(
-    ("now", "says"), [("uuid-2", "was replaced .uuid uuid-1 is now uuid-2."), (None, "was dropped")]
+    ("now", "says"), [("uuid-2", "was replaced .uuid uuid-1… is now uuid-2…"), (None, "was dropped")]
 )
 def test_a_table_that_was_replaced_or_dropped_stops(now: str | None, says: str) -> None:
     with pytest.raises(TableChanged, match=f"table ingest.events {says}"):
-        same_tables({"ingest.events": Registered("uuid-1")}, {"ingest.events": place("t", uuid=now)} if now else {})
+        same_tables(KNOWN, {}, {TABLE: place(TABLE, uuid=now)} if now else {})
+
+
+def test_a_table_that_is_to_be_taken_as_it_is_may_be_any() -> None:
+    for now in ({}, {TABLE: place(TABLE, uuid="uuid-2")}):
+        same_tables({TABLE: Registered("")}, {TABLE: (9, 9)}, now)
+
+
+@pytest.mark.parametrize(("head", "stops"), [((1, 1), False), ((1, 2), True), ((2, 0), True), ((0, 7), False)])
+def test_a_table_that_does_not_show_what_landed_last_was_rolled_back(head: tuple[int, int], *, stops: bool) -> None:
+    now = {TABLE: place(TABLE, at(5, 5), uuid="uuid-1")}  # by batch 1 of epoch 1
+    with pytest.raises(TableChanged, match="rolled back") if stops else nullcontext():
+        same_tables(KNOWN, {TABLE: head}, now)
+
+
+def test_a_table_that_was_rolled_back_to_before_us_stops_and_one_whose_history_was_cut_tells_nothing() -> None:
+    with pytest.raises(TableChanged, match=r"batch 0 of epoch 1.*rolled back.*ingest recover"):
+        same_tables(KNOWN, {TABLE: (1, 0)}, {TABLE: place(TABLE, uuid="uuid-1")})
+    same_tables(KNOWN, {TABLE: (1, 0)}, {TABLE: place(TABLE, uuid="uuid-1", known=False)})
 
 
 # -- settings that changed --------------------------------------------------------------------------------
@@ -344,6 +369,8 @@ GRAVE: list[tuple[str, dict[str, Any]]] = [
     ("topics", {"stream": {"topics": ["a", "c"]}}),
     ("tables", {"table": {"table": "others"}}),
     ("type_from", {"stream": {"type_from": "key"}}),
+    ("format", {"stream": {"format": "of-others"}}),
+    ("source.kind", {"source": {"kind": "of-others"}}),
     ("namespace", {"catalog": {"namespace": "other"}}),
     ("dead_letters", {"dead_letters": {"table": "others"}}),
     ("tables.events.event_time", {"table": {"event_time": "other"}}),

@@ -7,9 +7,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from lakehouse_ingest.embedded.storage import BY_CODE
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import S3Settings
+from lakehouse_ingest.settings.values import revealed
+from lakehouse_ingest.storage.s3 import ANY_REGION, BY_CODE
 
 PATIENCE_S = 10
 BODY = b"lakehouse-ingest check"
@@ -32,14 +33,13 @@ def written_and_read(s3: S3Settings, location: str) -> None:
 
 
 def _client(s3: S3Settings) -> Any:
-    revealed = [each.get_secret_value() if each else None for each in (s3.access_key, s3.secret_key, s3.session_token)]
     return boto3.client(
         "s3",
         endpoint_url=s3.endpoint,
-        region_name=s3.region or ("us-east-1" if s3.endpoint else None),
-        aws_access_key_id=revealed[0],
-        aws_secret_access_key=revealed[1],
-        aws_session_token=revealed[2],
+        region_name=s3.region or (ANY_REGION if s3.endpoint else None),
+        aws_access_key_id=revealed(s3.access_key),
+        aws_secret_access_key=revealed(s3.secret_key),
+        aws_session_token=revealed(s3.session_token),
         config=Config(
             connect_timeout=PATIENCE_S,
             read_timeout=PATIENCE_S,

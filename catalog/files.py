@@ -1,0 +1,155 @@
+"""What a table's head is made of: its files, and what stands in some columns of one of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.types import NestedField, PrimitiveType
+
+from catalog.connection import Lake
+from catalog.errors import FileMissing
+from catalog.specs import TableState
+from catalog.states import state_of
+
+_BATCH_ROWS = 65_536
+_BUFFER = 2**20  # bytes of a column that are read at once: without it a whole row group's
+
+
+@dataclass(frozen=True)
+class HeadFile:
+    """A data file, as the manifests of one snapshot refer to it."""
+
+    path: str
+    rows: int
+    bytes: int
+    snapshot: int  # that added it; it may have been expired since
+    bounds: Mapping[str, tuple[Any, Any]]  # the least and the greatest of a column, where the manifest says them
+    format: str = FileFormat.PARQUET.value
+    has_deletes: bool = False  # files beside it say which of its rows are no more
+
+
+class Pinned:
+    """A table at the head that main had when it was looked up, whatever is committed meanwhile."""
+
+    def __init__(self, lake: Lake, table: Table) -> None:
+        self._lake, self._table = lake, table
+        self._with_deletes: dict[str, FileScanTask] = {}
+        self.state: TableState = state_of(table)
+
+    def files(self, bounds_of: Sequence[str] = ()) -> Iterator[HeadFile]:
+        """Every reference to a file: one that is referred to twice comes twice. FileMissing where a manifest is."""
+        snapshot = self._table.current_snapshot() if self.state.main is not None else None
+        if snapshot is None:
+            return
+        io, schema = self._table.io, self._table.schema()
+        fields = {name: field for name in bounds_of if (field := _field(schema, name))}
+        with self._reading(snapshot.manifest_list):
+            manifests = snapshot.manifests(io)
+        if any(each.content == ManifestContent.DELETES for each in manifests):
+            with self._reading(snapshot.manifest_list):
+                tasks = self._table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
+            self._with_deletes = {each.file.file_path: each for each in tasks if each.delete_files}
+        for manifest in manifests:
+            if manifest.content != ManifestContent.DATA:
+                continue
+            with self._reading(manifest.manifest_path):
+                entries = manifest.fetch_manifest_entry(io)
+            for entry in entries:
+                file = entry.data_file
+                yield HeadFile(
+                    file.file_path,
+                    file.record_count,
+                    file.file_size_in_bytes,
+                    entry.snapshot_id or 0,
+                    _bounds(file, fields),
+                    file.file_format.value,
+                    file.file_path in self._with_deletes,
+                )
+
+    def batches(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of a file, row by row without what was deleted; those within structs by their path.
+
+        Nothing where the file has none of them. FileMissing where the store has no such file.
+        """
+        with self._reading(file.path):
+            plain = file.format == FileFormat.PARQUET.value and not file.has_deletes
+            for batch in self._read(file, columns) if plain else self._scanned(file, columns):
+                yield pa.RecordBatch.from_arrays([_at(batch, path) for path in columns], list(columns))
+
+    def exists(self, path: str) -> bool:
+        """Whether the store has the file."""
+        with self._reading(path):
+            return self._table.io.new_input(path).exists()
+
+    def _read(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """By the columns' names, which nobody changes; pyiceberg would keep all of a file in memory at once."""
+        with self._table.io.new_input(file.path).open() as source:
+            parquet = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+            roots = {path.partition(".")[0] for path in columns}
+            if roots & set(parquet.schema_arrow.names):
+                yield from parquet.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False)
+
+    def _scanned(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        roots = tuple(dict.fromkeys(path.partition(".")[0] for path in columns))
+        scan = self._table.scan(selected_fields=roots)
+        task = self._with_deletes.get(file.path) or next(
+            each for each in scan.plan_files() if each.file.file_path == file.path
+        )
+        yield from ArrowScan(self._table.metadata, self._table.io, scan.projection(), AlwaysTrue()).to_record_batches(
+            [task]
+        )
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        name = self.state.name
+        with self._lake.calling(f"reading {path} of table {name}"):
+            try:
+                yield
+            except FileNotFoundError:
+                missing = FileMissing(f"the file {path} of table {name} is not there")
+                missing.path = path
+                raise missing from None
+
+
+def pin(lake: Lake, name: str) -> Pinned:
+    """Look the table up once and for all; TableMissing where there is none."""
+    return Pinned(lake, lake.table(name))
+
+
+def _field(schema: Schema, name: str) -> NestedField | None:
+    try:
+        return schema.find_field(name)
+    except ValueError:
+        return None
+
+
+def _bounds(file: DataFile, fields: Mapping[str, NestedField]) -> dict[str, tuple[Any, Any]]:
+    lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+    return {
+        name: (from_bytes(kind, lower[number]), from_bytes(kind, upper[number]))
+        for name, field in fields.items()
+        if isinstance(kind := field.field_type, PrimitiveType)
+        and (number := field.field_id) in lower
+        and number in upper
+    }
+
+
+def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
+    """The column at the end of the path; a value within a struct that is null is null."""
+    root, *names = path.split(".")
+    if root not in batch.schema.names:
+        return pa.nulls(batch.num_rows)
+    column = batch.column(root)
+    for name in names:
+        at = column.type.get_field_index(name)
+        column = column.flatten()[at] if at >= 0 else pa.nulls(batch.num_rows)
+    return column

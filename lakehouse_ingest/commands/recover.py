@@ -1,0 +1,185 @@
+"""`lakehouse-ingest recover`: what keeps a pipeline from starting, what can be done about it, and the doing of it.
+
+Nothing is changed without a choice. A choice is written into the batch record as a mark of the next generation, from
+which every start goes on; a pipeline that still runs is ended by it like by a newer start.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from lakehouse_ingest import ledger, questions, sources
+from lakehouse_ingest.batch_record import recovered
+from lakehouse_ingest.catalog_access import connection_of
+from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.errors import SettingsRefused, fitted
+from lakehouse_ingest.ledger import Head, Mark, SourceIdentity
+from lakehouse_ingest.questions import Answer, Question, SourceNow
+from lakehouse_ingest.records import Choice, Token
+from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.starting import complete
+from lakehouse_ingest.tables import Lake, Place, Registered, newest_generation
+
+UNANSWERED = 3
+
+
+@dataclass
+class Stood:
+    """Where one stream stands, and what a start of it would ask."""
+
+    identity: str
+    lake: Lake
+    record: str  # the batch record's name
+    places: Sequence[Place] = ()  # on it, and then on the tables; nowhere if nothing has ever been landed
+    registered: dict[str, Registered] = field(default_factory=dict)
+    heads: dict[str, Head] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+
+    @property
+    def generation(self) -> int:
+        return newest_generation(self.places)
+
+
+def recover(
+    settings: Settings,
+    *,
+    choice: Choice | None = None,
+    only: str | None = None,
+    jars: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """The exit code: whether something is still to be answered."""
+    console = Console(highlight=False, soft_wrap=True)
+    with reached(settings, jars) as uri:
+        found = [_looked(settings, stream, uri) for stream in settings.streams]
+        chosen = [(each, _chosen(each, choice, only)) for each in found] if choice else []
+        for each, answers in chosen:
+            if answers:
+                _carry_out(each, answers)
+    left = sum(len(each.questions) for each in found) - sum(len(answers) for _, answers in chosen)
+    if as_json:
+        typer.echo(json.dumps([_plain(each, dict(_answered(chosen, each))) for each in found], indent=2))
+    else:
+        for each in found:
+            _show(console, each, dict(_answered(chosen, each)))
+        if left and not choice:
+            console.print(
+                "\nNothing has been changed. --choose one of these, or set right what is wrong and start again."
+            )
+    return UNANSWERED if left else 0
+
+
+# -- what a start would ask -------------------------------------------------------------------------------
+
+
+def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
+    identity, namespace = settings.identity_of(stream), settings.catalog.namespace
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    stood = Stood(identity, lake, f"{namespace}.{settings.ledger.batch_table}")
+    record = lake.find(stood.record)
+    if record is None:
+        return stood
+    stood.registered, stood.heads = lake.registered(stood.record), lake.heads(stood.record)
+    there = [state for name in stood.registered if (state := lake.find(name))]
+    stood.places = [lake.seen(state) for state in (record, *there)]
+    first, *others = [place.within(stood.generation) for place in stood.places]
+    source = sources.of_stream(settings.source, stream)
+    now = SourceNow(source.identity(), *source.bounds())
+    stood.questions = [
+        *questions.of_source(first, others, now),
+        *questions.of_tables(stood.registered, stood.heads, {each.table: each for each in stood.places[1:]}, now),
+    ]
+    return stood
+
+
+def _chosen(stood: Stood, choice: Choice, only: str | None) -> list[tuple[Question, Answer]]:
+    asked = [each for each in stood.questions if only in (None, each.about)]
+    for each in asked:
+        if choice not in each.choices:
+            raise SettingsRefused(
+                fitted(
+                    f"--choose {choice} does not answer this: {each.error}; choose {' or '.join(each.choices)}, with"
+                    f" --only {each.about}"
+                )
+            )
+    return [(each, each.choices[choice]) for each in asked]
+
+
+# -- the doing of it --------------------------------------------------------------------------------------
+
+
+def _carry_out(stood: Stood, answers: Sequence[tuple[Question, Answer]]) -> None:
+    """Whoever wakes up in between is shut out: the mark is written under a new epoch, like any start's."""
+    lake, generation = stood.lake, stood.generation + 1
+    current = [place.within(stood.generation) for place in stood.places]
+    done = complete(current[0], current[1:])
+    marks = [place.mark for place in current if place.mark]
+    offsets, source = dict(done), SourceIdentity(next((m.source.cluster for m in marks), ""), ledger.ids_of(marks))
+    skipped: dict[tuple[str, int], tuple[int, int]] = {}
+    for _, answer in answers:
+        offsets = {at: offset for at, offset in offsets.items() if at[0] not in answer.without}
+        if not answer.topics and not answer.tables:
+            skipped |= {at: (done[at], offset) for at, offset in answer.offsets.items()}
+        offsets |= answer.offsets
+        source = SourceIdentity(answer.cluster or source.cluster, {**source.topics, **answer.topics})
+    taken = {name for _, answer in answers for name in answer.tables}
+    epoch, place = lake.claim(stood.record, [each.table for each in stood.places[1:]])
+    lake.register(stood.record, {name: _whatever_is_there(stood.registered[name]) for name in taken})
+    token = Token(stood.identity, generation, epoch, -1)
+    mark = Mark(token, source, offsets, offsets, offsets, marks[0].settings if marks else "")
+    note = "; ".join(f"{question.error} -> {answer.says}" for question, answer in answers)
+    heads = {name: head for name, head in stood.heads.items() if name not in taken}
+    extra = {f"{ledger.HEADS}{stood.identity}": ledger.heads_text(heads)}
+    lake.append(place, [recovered(token, skipped, note)], mark, extra)
+
+
+def _whatever_is_there(before: Registered) -> Registered:
+    return Registered("", before.topic, before.type)
+
+
+# -- what is said -----------------------------------------------------------------------------------------
+
+
+def _answered(chosen: Sequence[tuple[Stood, list[tuple[Question, Answer]]]], stood: Stood) -> list[tuple[str, Answer]]:
+    return [(str(question.error), answer) for each, answers in chosen if each is stood for question, answer in answers]
+
+
+def _show(console: Console, stood: Stood, answered: dict[str, Answer]) -> None:
+    console.print(f"[bold]{stood.identity}[/]", end=": ")
+    if not stood.places:
+        console.print("nothing has been landed yet, so there is nothing to recover.")
+    elif not stood.questions:
+        console.print("nothing keeps it from starting.")
+    else:
+        console.print(
+            f"{len(stood.questions) - len(answered)} of {len(stood.questions)} questions keep it from starting."
+        )
+    for number, question in enumerate(stood.questions, 1):
+        said = str(question.error).removesuffix(questions.ADVICE)
+        console.print(f"\n{number}. {said}.", style="yellow", markup=False)
+        if answer := answered.get(str(question.error)):
+            console.print(f"   done: {answer.says}.", style="green", markup=False)
+            continue
+        for choice, possible in question.choices.items():
+            console.print(f"   --choose {choice:7} {possible.says}", markup=False)
+
+
+def _plain(stood: Stood, answered: dict[str, Answer]) -> dict[str, Any]:
+    return {
+        "pipeline": stood.identity,
+        "generation": stood.generation,
+        "questions": [
+            {
+                "about": question.about,
+                "found": str(question.error),
+                "choices": {str(choice): answer.says for choice, answer in question.choices.items()},
+                "done": answered[str(question.error)].says if str(question.error) in answered else None,
+            }
+            for question in stood.questions
+        ],
+    }

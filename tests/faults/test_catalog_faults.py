@@ -1,0 +1,209 @@
+"""A catalog that fails, before and after it has done what it was asked: every offset ends in exactly one place.
+
+Both clients, Spark's and pyiceberg's, reach the catalog through a proxy that does the harm, and whoever reads back
+what became of it, or changes a table meanwhile, goes past it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
+from tests.services.faulty import AFTER, BEFORE, RESET, Faulty, When
+from tests.services.flow import Flow
+from tests.services.ingesting import Bench
+
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
+
+SPARK, PYICEBERG = r"^(?!PyIceberg)", r"^PyIceberg"
+Plan = Mapping[str, Any]
+FAULTS: Mapping[str, Plan] = {
+    "500": {"status": 500},
+    "502": {"status": 502},
+    "503": {"status": 503},
+    "503, Retry-After": {"status": 503, "headers": {"Retry-After": "1"}},
+    "504": {"status": 504},
+    "429": {"status": 429, "headers": {"Retry-After": "1"}},
+    "409": {"status": 409},
+    "reset": {"status": RESET},
+}
+APPEND: Plan = {"body": '"action":"add-snapshot"', "agent": SPARK}
+PUBLICATION: Plan = {"body": '"ref-name":"main"', "agent": PYICEBERG}
+# What Spark asks again by itself, and what it does not: then the pipeline begins again, whatever it was.
+APPENDS_COMPACTED = ("500", "503, Retry-After", "429", "409")
+PUBLICATIONS_COMPACTED = ("500", "429", "409", "reset")
+
+
+@pytest.fixture(scope="module")
+def proxy(rest_uri: str) -> Iterator[Faulty]:
+    with Faulty(rest_uri) as faulty:
+        yield faulty
+
+
+@pytest.fixture
+def _healed(proxy: Faulty) -> Iterator[None]:
+    yield
+    proxy.heal()
+
+
+@pytest.fixture(scope="module")
+def flow(bench: Bench, proxy: Faulty) -> Iterator[Flow]:
+    """One for many faults, each upon what the others have left."""
+    started = Flow(bench, proxy.uri)
+    with started.running():
+        yield started
+    started.drain()
+
+
+def harmed(flow: Flow, proxy: Faulty, commit: Plan, fault: Plan, meanwhile: Callable[[str], object]) -> None:
+    """Of one batch: what one table's commit did not do, another one's has done."""
+    flow.survives(
+        proxy.fail(**fault, **commit, path="/tables/a$", when=BEFORE, meanwhile=lambda: meanwhile("a")),
+        proxy.fail(**fault, **commit, path="/tables/b$", when=AFTER, meanwhile=lambda: meanwhile("b")),
+    )
+
+
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("commit", [APPEND, PUBLICATION], ids=["append", "publication"])
+def test_a_commit(flow: Flow, proxy: Faulty, commit: Plan, fault: str) -> None:
+    harmed(flow, proxy, commit, FAULTS[fault], lambda _: None)
+
+
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("fault", APPENDS_COMPACTED)
+def test_an_append_and_a_compaction_in_between(flow: Flow, proxy: Faulty, fault: str) -> None:
+    harmed(flow, proxy, APPEND, FAULTS[fault], flow.compact)
+
+
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("fault", PUBLICATIONS_COMPACTED)
+def test_a_publication_and_a_compaction_in_between(flow: Flow, proxy: Faulty, fault: str) -> None:
+    harmed(flow, proxy, PUBLICATION, FAULTS[fault], flow.compact)
+
+
+# -- what else a pipeline asks for: once each ------------------------------------------
+
+NUMBERS = count()
+OTHERS: Mapping[str, Plan] = {
+    "making a table": {"path": "/tables$"},
+    "opening a branch": {"path": "/tables/new", "body": '"ref-name":"ingest_', "agent": PYICEBERG},
+    "registering": {"path": "/lakehouse_batches$", "body": "set-properties"},
+    "adding a column": {"path": "/tables/a$", "body": "add-schema"},
+    "the batch record": {"path": "/lakehouse_batches$", "body": '"action":"add-snapshot"'},
+    "its publication": {"path": "/lakehouse_batches$", "body": '"ref-name":"main"'},
+    "loading by pyiceberg": {"method": "GET", "path": "/tables/a$", "agent": PYICEBERG},
+    "loading by Spark": {"method": "GET", "path": "/tables/a$", "agent": SPARK},
+}
+# In a whole pipeline what differs most; below all of them, without Spark.
+PLANNED = [
+    *((asked, "reset", AFTER) for asked in OTHERS),
+    *((asked, "503", BEFORE) for asked in OTHERS if "load" in asked),
+]
+
+
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize(("asked", "fault", "when"), PLANNED)
+def test_another_request(flow: Flow, proxy: Faulty, asked: str, fault: str, when: When) -> None:
+    planned = proxy.fail(**FAULTS[fault], **OTHERS[asked], when=when)
+    new = "column" if "column" in asked else "table"
+    event = {"field": f"n{next(NUMBERS)}"} if new == "column" else {"kind": f"new{next(NUMBERS)}"}
+    flow.survives(planned, **event)
+
+
+# -- pyiceberg's requests alone, with every fault ---------------------------------------------------------------------
+
+
+@dataclass
+class Alone:
+    """A pipeline's part that needs no Spark: after `TryAgain` it begins again, as a start does."""
+
+    bench: Bench
+    proxy: Faulty
+    name: str
+    lake: Lake = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lake = Lake(Connection(self.proxy.uri), self.name)
+        self.lake.ensure_namespace(self.namespace)
+        self.lake.create(TableSpec(self.table, (Column("n", "long"),)))
+        self.lake.claim(self.table, ())
+
+    @property
+    def namespace(self) -> str:
+        return f"ns_{self.name}"
+
+    @property
+    def table(self) -> str:
+        return f"{self.namespace}.t"
+
+    def make_a_namespace(self) -> None:
+        self.lake.ensure_namespace(f"{self.namespace}_more")
+        assert (f"{self.namespace}_more",) in self.bench.lake.list_namespaces()
+
+    def make_a_table(self) -> None:
+        made = self.lake.create(TableSpec(f"{self.namespace}.more", (Column("n", "long"),)))
+        assert made.uuid == str(self.bench.table(made.name).metadata.table_uuid)
+
+    def claim(self) -> None:
+        epoch, place = self.lake.claim(self.table, ())
+        refs = self.bench.table(self.table).metadata.refs
+        assert {ref for ref in refs if ref.startswith("ingest_")} == {place.branch}
+        assert place.epoch == epoch > 1
+
+    def add_a_column(self) -> None:
+        self.lake.add_columns(self.table, [("", Column("more", "string"))])
+        assert self.bench.table(self.table).schema().column_names == ["n", "more"]
+
+    def register(self) -> None:
+        self.lake.register(self.table, {"x.y": Registered("uuid")})
+        assert self.lake.registered(self.table) == {"x.y": Registered("uuid")}
+
+    def append(self) -> None:
+        epoch, place = self.lake.claim(self.table, ())
+        done = {("t", 0): 9}
+        if place.held != done:
+            mark = Mark(Token(self.name, 1, epoch, 0), SourceIdentity(), {}, done, {})
+            assert self.lake.append(place, [{"n": 1}], mark, {}).held == done
+        assert [row["n"] for row in self.bench.rows(self.table)] == [1]
+
+
+REQUESTS: Mapping[str, tuple[Callable[[Alone], None], Plan]] = {
+    "namespace": (Alone.make_a_namespace, {"path": "/namespaces$"}),
+    "table": (Alone.make_a_table, {"path": "/tables$"}),
+    "branch": (Alone.claim, {"path": "/t$"}),
+    "column": (Alone.add_a_column, {"path": "/t$"}),
+    "properties": (Alone.register, {"path": "/t$"}),
+    "rows": (Alone.append, {"path": "/t$", "body": '"manifest-list"'}),
+    "publication": (Alone.append, {"path": "/t$", "body": '"ref-name":"main"'}),
+}
+
+
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
+def test_every_fault_of_a_request_of_pyiceberg(
+    bench: Bench, proxy: Faulty, request_: tuple[Callable[[Alone], None], Plan], when: When
+) -> None:
+    ask, plan = request_
+    for said, fault in FAULTS.items():
+        alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+        planned = proxy.fail(**fault, **plan, when=when)
+        again(lambda: ask(alone))  # noqa: B023 - called at once
+        assert planned.is_over, said
+
+
+def again(do: Callable[[], None], starts: int = 3) -> None:
+    for start in range(1, starts + 1):
+        try:
+            return do()
+        except TryAgain:
+            if start == starts:
+                raise
+    return None

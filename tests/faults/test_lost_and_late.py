@@ -1,0 +1,144 @@
+"""Tables that are dropped or made anew under a pipeline, tokens that end in the middle of a batch, answers too late.
+
+What can go on goes on, with every offset in exactly one place; what a person has to settle ends in a sentence that
+says what was found, and says it again at the next start.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import pytest
+
+import catalog
+from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from tests.faults import test_catalog_faults as catalog_faults
+from tests.faults.test_catalog_faults import PYICEBERG, Plan
+from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
+from tests.services.flow import LANDING, Flow
+from tests.services.gateway import Gateway
+from tests.services.ingesting import Bench
+from tests.services.pipelines import until
+
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
+
+APPEND, PUBLICATION = ({"path": "/tables/a$", **each} for each in (catalog_faults.APPEND, catalog_faults.PUBLICATION))
+
+SLOW = 2.0
+
+
+@pytest.fixture
+def proxy(rest_uri: str) -> Iterator[Faulty]:
+    with Faulty(rest_uri) as faulty:
+        yield faulty
+
+
+# -- tables -----------------------------------------------------------------------------------------------
+
+
+def drop(flow: Flow) -> None:
+    flow.bench.lake.purge_table(f"{flow.namespace}.a")
+
+
+def make_anew(flow: Flow) -> None:
+    made = flow.bench.table(f"{flow.namespace}.a")
+    drop(flow)
+    flow.bench.lake.create_table(made.name(), made.schema(), partition_spec=made.spec(), properties=made.properties)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"), [(drop, "dropped"), (make_anew, "replaced|made anew")], ids=["dropped", "made anew"]
+)
+@pytest.mark.parametrize("commit", [None, APPEND, PUBLICATION], ids=["between batches", "in an append", "staged"])
+def test_a_table_that_is_lost_ends_the_run_and_the_next(
+    bench: Bench, proxy: Faulty, commit: Plan | None, harm: Callable[[Flow], None], said: str
+) -> None:
+    flow = Flow(bench, proxy.uri)
+    sentence = f"{flow.namespace}\\.a\\b.* ({said}) .*restore it; `lakehouse-ingest recover`"
+    with pytest.raises(TableChanged, match=sentence), flow.running():  # noqa: PT012
+        fault = proxy.fail(NOTHING, **commit, meanwhile=lambda: harm(flow)) if commit else None
+        if not fault:
+            harm(flow)
+        flow.produce()
+        assert until(flow.end.done, LANDING)
+        assert not fault or fault.is_over
+    with pytest.raises(TableChanged, match=sentence):
+        bench.ingest(flow.direct)
+
+
+def test_a_table_that_comes_back_goes_on_where_it_was(bench: Bench, proxy: Faulty) -> None:
+    flow = Flow(bench, proxy.uri)
+    name, away = f"{flow.namespace}.a", f"{flow.namespace}.away"
+    with pytest.raises(TableChanged, match="restore it"), flow.running():  # noqa: PT012
+        bench.lake.rename_table(name, away)
+        flow.produce()
+        assert until(flow.end.done, LANDING)
+    bench.lake.rename_table(away, name)
+    flow.drain()
+
+
+# -- tokens -----------------------------------------------------------------------------------------------
+
+
+def test_a_token_that_ends_in_the_middle_of_a_batch_is_had_anew(bench: Bench, proxy: Faulty) -> None:
+    with Gateway(proxy.upstream) as gateway:
+        proxy.upstream = gateway.uri
+        flow = Flow(bench, proxy.uri, credential=gateway.credential)
+        with flow.running():
+            for gateway.expired, when, commit in (
+                (401, BEFORE, APPEND),
+                (419, AFTER, APPEND),
+                (419, BEFORE, PUBLICATION),
+                (401, AFTER, PUBLICATION),
+            ):
+                flow.survives(proxy.fail(NOTHING, when=when, **commit, meanwhile=gateway.revoke))
+        assert gateway.seen["expired"]
+    flow.drain()
+
+
+def test_a_token_of_a_person_that_ends_in_the_middle_of_a_batch_is_asked_for(bench: Bench, proxy: Faulty) -> None:
+    with Gateway(proxy.upstream) as gateway:
+        proxy.upstream = gateway.uri
+        flow = Flow(bench, proxy.uri, token=gateway.token())
+        with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), flow.running():  # noqa: PT012
+            fault = proxy.fail(NOTHING, **PUBLICATION, meanwhile=gateway.revoke)
+            flow.produce()
+            assert until(flow.end.done, LANDING)
+            assert fault.is_over
+    flow.drain()
+
+
+# -- answers ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_slower_than_the_limit_is_looked_up(bench: Bench, proxy: Faulty) -> None:
+    """What nobody waits for any more may still be heard, before and after the look: it must not matter."""
+    flow = Flow(bench, proxy.uri, timeout=SLOW / 2)
+    with flow.running():
+        for when, commit in product((BEFORE, AFTER), (APPEND, PUBLICATION)):
+            flow.survives(proxy.fail(NOTHING, when=when, **commit, delay=SLOW))
+    flow.drain()
+
+
+def test_a_publication_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, bench: Bench) -> None:
+    """The first look after the lost request finds nothing of it, the second one does: nobody else was there."""
+    pipeline, name, done = "heard", "ns_heard.t", {("t", 0): 9}
+    lake = Lake(Connection(proxy.uri), pipeline)
+    lake.ensure_namespace("ns_heard")
+    lake.create(TableSpec(name, (Column("n", "long"),)))
+    _, place = lake.claim(name, ())
+    past = catalog.connect(Connection(bench.uri))
+
+    def hear() -> None:
+        catalog.publish(past, name, place.branch, past.state(name).refs[place.branch], None)
+
+    def heard_after_a_look() -> None:
+        proxy.fail(NOTHING, method="GET", path="/t$", when=AFTER, meanwhile=hear)
+
+    lost = proxy.fail(RESET, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=heard_after_a_look)
+    mark = Mark(Token(pipeline, 1, 1, 0), SourceIdentity(), {}, done, {})
+    assert lake.append(place, [{"n": 1}], mark, {}).held == done
+    assert lost.is_over
+    assert [row["n"] for row in bench.rows(name)] == [1]

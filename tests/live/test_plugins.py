@@ -1,0 +1,88 @@
+"""A source and a format of somebody else's distribution, found by its entry points: proved, and used to the end."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehouse_ingest import formats, sources
+from lakehouse_ingest.records import Reason
+from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.testing.formats import CHECKS as FORMAT_CHECKS
+from lakehouse_ingest.testing.formats import Check as FormatCheck
+from lakehouse_ingest.testing.formats import Samples
+from lakehouse_ingest.testing.sources import CHECKS as SOURCE_CHECKS
+from lakehouse_ingest.testing.sources import Check as SourceCheck
+from lakehouse_ingest.testing.sources import Filled
+from tests.services.distributions import install
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import Pipelines, settings_text
+from tests.services.plant_extras import LINES, Plant
+from tests.services.readers import Reader
+
+pytestmark = pytest.mark.live
+
+SAMPLES = Samples(
+    sound=[
+        (b"kind=door;room=1", {"kind": "door", "room": "1"}),
+        ("kind=Tür;open=".encode(), {"kind": "Tür", "open": ""}),
+    ],
+    broken=[(None, Reason.EMPTY), (b"", Reason.EMPTY), (b"a", Reason.BROKEN), (b"\xff=1", Reason.NOT_TEXT)],
+    misfit=(b"room=one", "room", "long"),
+)
+EVENTS = [
+    b"kind=door;room=1",
+    b"kind=window;room=2;open=yes",
+    b"what",
+    b"room=3",
+    b"kind=door;room=one",
+    b"kind=door;room=4",
+]
+WINDOWS = 'table = "windows"\ntypes = ["window"]'
+DOORS = 'table = "doors"\ntypes = ["door"]\ncolumns = [{ name = "room", type = "long" }]'
+
+
+@pytest.mark.parametrize("check", FORMAT_CHECKS, ids=lambda check: check.__name__)
+def test_their_format_passes_our_suite(check: FormatCheck, spark: SparkSession) -> None:
+    check(LINES, SAMPLES, spark)
+
+
+@pytest.fixture(scope="module")
+def filled(broker: str) -> Filled:
+    topic, values = "their_source", {0: [b"a=1", b"a=2", b"a=3", b"a=4"]}
+    create_topic(broker, topic)
+    produce(broker, topic, [(None, value) for value in values[0]])
+    return Filled(Plant, SourceSettings(kind="plant", options={"servers": broker}), topic, values)
+
+
+@pytest.mark.parametrize("check", SOURCE_CHECKS, ids=lambda check: check.__name__)
+def test_their_source_passes_our_suite(filled: Filled, check: SourceCheck, spark: SparkSession, tmp_path: Path) -> None:
+    check(filled, spark, tmp_path)
+
+
+def test_a_pipeline_reads_their_source_in_their_format(
+    broker: str, rest_uri: str, topic: str, tmp_path: Path, jars_folder: Path | None
+) -> None:
+    """As a process of its own: what is installed beside us is enough, and no line of ours knows of it."""
+    create_topic(broker, topic)
+    produce(broker, topic, [(None, value) for value in EVENTS])
+    install(tmp_path, {formats.GROUP: {"lines": "LINES"}, sources.GROUP: {"plant": "Plant"}})
+    settings = settings_text(
+        topic, "nowhere:1", rest_uri, topic, type_from="field:kind", table=f"{WINDOWS}\n[[streams.tables]]\n{DOORS}"
+    )
+    settings = settings.replace("[[streams]]\n", '[[streams]]\nformat = "lines"\n').replace(
+        "[source]\n", f'[source]\nkind = "plant"\noptions = {{ servers = "{broker}" }}\n'
+    )
+    with Pipelines(tmp_path, jars_folder, environment={"PYTHONPATH": str(tmp_path)}) as pipelines:
+        pipelines.drain(settings)
+    reader = Reader(rest_uri, topic)
+    doors = reader.table("doors").scan().to_arrow().to_pylist()
+    assert sorted((row["_source"]["offset"], row["room"]) for row in doors) == [(0, 1), (5, 4)]
+    (window,) = reader.table("windows").scan().to_arrow().to_pylist()
+    assert (window["kind"], window["room"], window["open"]) == ("window", "2", "yes")
+    dead = reader.table("dead_letters").scan().to_arrow().to_pylist()
+    assert {(row["_source"]["offset"], row["reason"]) for row in dead} == {
+        (2, Reason.BROKEN),
+        (3, Reason.NO_TABLE),
+        (4, Reason.WRONG_TYPE),
+    }

@@ -1,0 +1,195 @@
+"""What a start asks a person, and that each choice does what it says: nothing lost or doubled, nothing guessed."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lakehouse_ingest.commands.recover import UNANSWERED, recover
+from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
+from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.records import Choice
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.sources.kafka import Kafka
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, delete_topic, produce
+
+pytestmark = pytest.mark.live
+
+TYPES = ("a", "b")
+
+
+def events(numbers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+    """Of two types in turn; each fifth can't be read."""
+    for n in numbers:
+        yield None, b'{"n": ' if n % 5 == 4 else json.dumps({"n": n, "type": TYPES[n % 2]}).encode()
+
+
+class Street:
+    """One topic, two tables and the dead letters."""
+
+    def __init__(self, bench: Bench, topic: str) -> None:
+        self.bench, self.topic, self.namespace = bench, topic, f"ns_{topic}"
+        self.settings: Settings = bench.settings(
+            topic, stream={"type_from": "field:type"}, table={"table": "{type}"}, ledger={"batch_every": 0}
+        )
+        create_topic(bench.broker, topic, 1)
+
+    def produce(self, *numbers: int) -> None:
+        produce(self.bench.broker, self.topic, events(range(*numbers)))
+
+    def ingest(self) -> None:
+        self.bench.ingest(self.settings)
+
+    def stops(self, kind: type[NeedsOperator], says: str) -> None:
+        with pytest.raises(kind, match=f"{says}.*`lakehouse-ingest recover`"):
+            self.ingest()
+        assert recover(self.settings) == UNANSWERED
+
+    def numbers(self) -> Counter[int]:
+        return Counter(row["n"] for kind in TYPES for row in self.bench.rows(f"{self.namespace}.{kind}"))
+
+    def dead(self) -> list[int]:
+        return sorted(row["_source"]["offset"] for row in self.bench.rows(f"{self.namespace}.dead_letters"))
+
+    def holds(self, *numbers: int, dead: Iterable[int]) -> None:
+        assert self.numbers() == Counter(n for n in range(*numbers) if n % 5 != 4)
+        assert self.dead() == [*dead]
+
+
+@pytest.fixture
+def street(bench: Bench, topic: str) -> Street:
+    street = Street(bench, topic)
+    street.produce(10)
+    street.ingest()
+    street.holds(10, dead=(4, 9))
+    return street
+
+
+def test_nothing_is_asked_where_nothing_is_wrong(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recover(street.settings) == 0
+    assert "nothing keeps it from starting" in capsys.readouterr().out
+    assert recover(street.settings, choice=Choice.ANEW) == 0
+    street.produce(10, 15)
+    street.ingest()
+    street.holds(15, dead=(4, 9, 14))
+
+
+@pytest.mark.parametrize(("choice", "read"), [(Choice.ANEW, True), (Choice.LATEST, False)])
+def test_a_topic_that_was_made_anew(street: Street, choice: Choice, *, read: bool) -> None:
+    """Its offsets are those of other records, so what stands in the tables at the same ones is in nobody's way."""
+    delete_topic(street.bench.broker, street.topic)
+    create_topic(street.bench.broker, street.topic, 1)
+    street.produce(10, 18)
+    street.stops(SourceChanged, "was deleted and made anew")
+    assert recover(street.settings, choice=choice) == 0
+    assert recover(street.settings) == 0
+    street.ingest()
+    street.produce(18, 20)
+    street.ingest()
+    if read:
+        street.holds(20, dead=(4, 4, 9, 9))
+    else:
+        assert street.numbers() == Counter([*(n for n in range(10) if n % 5 != 4), 18])
+        assert street.dead() == [4, 9, 9]
+
+
+def test_an_end_that_went_back(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an election of a broker that lagged behind: of the same topic, made here by giving it its old id."""
+    before = Kafka(street.settings.source, [street.topic]).identity()
+    delete_topic(street.bench.broker, street.topic)
+    create_topic(street.bench.broker, street.topic, 1)
+    street.produce(6)
+    monkeypatch.setattr(
+        Kafka, "identity", lambda _: SourceIdentity(before.cluster, {street.topic: before.topics[street.topic]})
+    )
+    street.stops(SourceChanged, "ends at offset 6, the tables hold it up to 10")
+    assert recover(street.settings, choice=Choice.ACCEPT) == 0
+    street.produce(10, 16)
+    street.ingest()
+    street.holds(16, dead=(4, 9, 10))
+    street.ingest()
+    street.holds(16, dead=(4, 9, 10))
+
+
+def test_what_retention_took_is_noted_as_lost(street: Street) -> None:
+    street.produce(10, 20)
+    admin = AdminClient({"bootstrap.servers": street.bench.broker})
+    for future in admin.delete_records([TopicPartition(street.topic, 0, 15)]).values():
+        future.result(30)
+    street.stops(SourceChanged, "has lost the offsets 10 to 14")
+    with pytest.raises(SettingsRefused, match=r"--choose anew does not answer this: .*; choose skip"):
+        recover(street.settings, choice=Choice.ANEW)
+    assert recover(street.settings, choice=Choice.SKIP) == 0
+    street.ingest()
+    assert street.numbers() == Counter(n for n in (*range(10), *range(15, 20)) if n % 5 != 4)
+    chosen = [row for row in street.bench.rows(f"{street.namespace}.lakehouse_batches") if row["kind"] == "recover"]
+    assert [(part["start"], part["end"], part["absent"]) for row in chosen for part in row["partitions"]] == [
+        (10, 15, 5)
+    ]
+    assert "5 offsets are noted as lost" in chosen[0]["note"]
+
+
+@pytest.mark.parametrize(
+    ("what", "choice"),
+    [
+        ("dropped", Choice.ANEW),
+        ("replaced", Choice.ACCEPT),
+        ("rolled back", Choice.ANEW),
+        ("rolled back", Choice.ACCEPT),
+    ],
+)
+def test_a_table_that_is_not_what_it_was(street: Street, what: str, choice: Choice) -> None:
+    """Of what is read again, that which stands in the other table, or among the dead letters, stays as it is."""
+    street.produce(10, 20)
+    street.ingest()
+    name = f"{street.namespace}.a"
+    if what == "rolled back":
+        street.bench.table(name).manage_snapshots().set_current_snapshot(
+            street.bench.published(name)[1].snapshot_id
+        ).commit()
+    else:
+        before = street.bench.table(name)
+        street.bench.lake.drop_table(name)
+        if what == "replaced":
+            street.bench.lake.create_table(
+                name, before.schema(), partition_spec=before.spec(), properties=before.properties
+            )
+    street.stops(TableChanged, f"the table {name} ")
+    left = {n for n in range(10 if what == "rolled back" else 0) if n % 2 == 0}
+    assert recover(street.settings, choice=choice, only=name) == 0
+    street.produce(20, 25)
+    street.ingest()
+    street.ingest()
+    if choice is Choice.ANEW:
+        street.holds(25, dead=(4, 9, 14, 19, 24))
+    else:
+        kept = {n for n in range(25) if n % 2 == 1 or n >= 20 or n in left}
+        assert street.numbers() == Counter(n for n in kept if n % 5 != 4)
+        assert street.dead() == [4, 9, 14, 19, 24]
+
+
+def test_a_history_that_was_cut(street: Street) -> None:
+    """No mark of ours is left anywhere: the rows themselves still tell what has its place."""
+    street.bench.lake.drop_table(f"{street.namespace}.lakehouse_batches")
+    for name in (*TYPES, "dead_letters"):
+        street.bench.compact_and_expire(f"{street.namespace}.{name}")
+    street.produce(10, 15)
+    street.stops(LedgerUnclear, "was expired with the mark")
+    assert recover(street.settings, choice=Choice.ANEW) == 0
+    street.ingest()
+    street.holds(15, dead=(4, 9, 14))
+
+
+def test_machines_are_told_the_same(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    street.bench.lake.drop_table(f"{street.namespace}.a")
+    assert recover(street.settings, as_json=True) == UNANSWERED
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["pipeline"] == street.settings.name
+    (question,) = told["questions"]
+    assert (question["about"], question["done"]) == (f"{street.namespace}.a", None)
+    assert set(question["choices"]) == {"accept", "anew"}

@@ -1,0 +1,97 @@
+"""What a start asks, and what each answer would do, rule by rule."""
+
+from dataclasses import replace
+
+from lakehouse_ingest.errors import SourceChanged, fitted
+from lakehouse_ingest.ledger import Mark, SourceIdentity, begun_again
+from lakehouse_ingest.questions import ADVICE, SourceNow, of_source, of_tables
+from lakehouse_ingest.records import Choice, Offsets, Token
+from lakehouse_ingest.tables import Place, Registered
+
+IDS = {"t": "id-1", "u": "id-2"}
+NOW = SourceNow(
+    SourceIdentity("cluster-1", IDS),
+    {("t", 0): 10, ("t", 1): 20, ("u", 0): 0},
+    {("t", 0): 1000, ("t", 1): 1000, ("u", 0): 1000},
+)
+STAND = {("t", 0): 500, ("t", 1): 500, ("u", 0): 500}
+
+
+def place(done: Offsets, source: SourceIdentity = NOW.identity, *, generation: int = 1, table: str = "record") -> Place:
+    mark = Mark(Token("p", generation, 1, 1), source, {}, done, done)
+    return Place(table, "branch", 1, mark, {}, known=True, uuid="uuid")
+
+
+def test_where_all_is_as_it_was_nothing_is_asked() -> None:
+    assert [*of_source(place(STAND), [], NOW)] == []
+
+
+def test_of_another_cluster_nothing_else_is_asked() -> None:
+    """Neither its ids nor its offsets mean anything here."""
+    before = SourceIdentity("cluster-0", {"t": "id-0"})
+    (question,) = of_source(place({("t", 0): 10**6}, before), [], NOW)
+    anew, latest = question.choices[Choice.ANEW], question.choices[Choice.LATEST]
+    assert (anew.offsets, latest.offsets) == (NOW.low, NOW.high)
+    assert anew.cluster == latest.cluster == "cluster-1"
+    assert anew.topics == latest.topics == IDS
+
+
+def test_of_a_topic_that_was_made_anew_its_offsets_are_not_asked_for() -> None:
+    """It may end before, or begin behind, what was read of the one before."""
+    before = SourceIdentity("cluster-1", {**IDS, "t": "id-0"})
+    (question,) = of_source(place({**STAND, ("t", 0): 5, ("t", 1): 10**6}, before), [], NOW)
+    assert question.about == "t"
+    assert question.choices[Choice.ANEW].offsets == {("t", 0): 10, ("t", 1): 20}
+    assert question.choices[Choice.LATEST].offsets == {("t", 0): 1000, ("t", 1): 1000}
+    assert question.choices[Choice.ANEW].topics == {"t": "id-1"}
+    assert question.choices[Choice.ANEW].without == {"t"}
+
+
+def test_what_retention_took_of_several_partitions_is_one_question() -> None:
+    (question,) = of_source(place({**STAND, ("t", 0): 3, ("t", 1): 5}), [], NOW)
+    assert "offsets 3 to 9, and those of 1 partitions more, before they were read" in str(question.error)
+    skip = question.choices[Choice.SKIP]
+    assert skip.offsets == {("t", 0): 10, ("t", 1): 20}
+    assert "22 offsets are noted as lost" in skip.says
+    assert skip.topics == {}
+
+
+def test_an_end_that_went_back_begins_a_log_of_its_own() -> None:
+    for generation, topic_id in ((1, "id-1~2"), (2, "id-1~3")):
+        known = SourceIdentity("cluster-1", {**IDS, "t": begun_again("id-1", generation)} if generation > 1 else IDS)
+        (question,) = of_source(place({**STAND, ("t", 0): 1001}, known, generation=generation), [], NOW)
+        accept = question.choices[Choice.ACCEPT]
+        assert accept.offsets == {("t", 0): 1000, ("t", 1): 500}
+        assert accept.topics == {"t": topic_id}
+        assert "twice" not in accept.says
+
+
+def test_rows_of_an_interrupted_batch_are_named_where_the_log_went_back() -> None:
+    ahead = place({("t", 0): 1004, ("t", 1): 500}, table="a")
+    assert ahead.mark
+    ahead = replace(ahead, mark=replace(ahead.mark, complete={("t", 0): 990, ("t", 1): 500}))
+    (question,) = of_source(place({**STAND, ("t", 0): 990}), [ahead], NOW)
+    assert "up to 14 rows of an interrupted batch may then stand twice" in question.choices[Choice.ACCEPT].says
+
+
+def test_a_log_that_was_begun_again_keeps_its_name() -> None:
+    """The broker knows nothing of it: to him it is the same topic."""
+    known = NOW.identity.known_as({"t": "id-1~2", "old": "id-9"})
+    assert known.topics == {"t": "id-1~2", "u": "id-2", "old": "id-9"}
+    assert known.log("t") != NOW.identity.log("t")
+    assert known.log("u") == NOW.identity.log("u")
+    assert [*of_source(place(STAND, known), [], NOW)] == []
+    assert NOW.identity.known_as({"t": "id-0~2"}).topics == IDS
+
+
+def test_a_table_that_is_gone_may_be_filled_again() -> None:
+    (question,) = of_tables({"ns.a": Registered("uuid-0"), "ns.b": Registered("")}, {}, {}, NOW)
+    assert (question.about, question.choices[Choice.ACCEPT].offsets) == ("ns.a", {})
+    assert question.choices[Choice.ANEW].offsets == NOW.low
+    assert question.choices[Choice.ANEW].topics == {}, "it is the same log, so what stands in another table is known"
+    assert {answer.tables for answer in question.choices.values()} == {("ns.a",)}
+
+
+def test_the_way_out_stays_when_a_sentence_is_cut() -> None:
+    error = SourceChanged(f"the topic {'x' * 249} was deleted{ADVICE}")
+    assert fitted(str(error)).endswith(ADVICE)

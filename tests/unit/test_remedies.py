@@ -1,0 +1,143 @@
+"""What is done about each failure, by its type: it is tried again, or ends the stream. `errors` says it in words."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+
+import catalog
+from catalog.errors import CatalogError
+from lakehouse_ingest import errors
+from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, Superseded, TableChanged, TryAgain
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.stream import Stream
+from lakehouse_ingest.tables import Connection, _explained
+from telemetry import OFF
+
+
+class Remedy(Enum):
+    RETRY = auto()
+    STOP = auto()
+
+
+OURS: Mapping[type[LakehouseError], Remedy] = {
+    errors.SettingsRefused: Remedy.STOP,
+    errors.NeedsOperator: Remedy.STOP,
+    errors.LedgerUnclear: Remedy.STOP,
+    errors.SourceChanged: Remedy.STOP,
+    errors.TableChanged: Remedy.STOP,
+    errors.BadRecord: Remedy.STOP,
+    errors.Superseded: Remedy.STOP,
+    errors.TryAgain: Remedy.RETRY,
+}
+# Those of a commit come here only where the catalog, looked at again, could not settle them.
+CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
+    catalog.Unreachable: TryAgain,
+    catalog.FilesUnreachable: TryAgain,
+    catalog.OutcomeUnknown: TryAgain,
+    catalog.Conflict: TryAgain,
+    catalog.BranchGone: Superseded,
+    catalog.Denied: SettingsRefused,
+    catalog.NotLetIn: SettingsRefused,  # unless another token can be had: see `tables`
+    catalog.FilesDenied: SettingsRefused,
+    catalog.TableMissing: TableChanged,
+    catalog.NamespaceMissing: NeedsOperator,
+    catalog.Refused: NeedsOperator,
+}
+FOUND = {catalog.FileMissing}  # by who looks for it: an answer, not a failure
+OTHERS: tuple[Exception, ...] = (
+    PySparkException("x"),
+    AnalysisException("x"),
+    StreamingQueryException("x"),
+    Py4JError("x"),
+    Py4JNetworkError("x"),
+    ConnectionError("x"),
+    ConnectionResetError("x"),
+)
+
+
+def below(kind: type[Any]) -> Iterator[type[Any]]:
+    """Those of the same module; a test or a command may have more of its own."""
+    for each in kind.__subclasses__():
+        if each.__module__ == kind.__module__:
+            yield each
+            yield from below(each)
+
+
+@dataclass
+class Failing(Stream):
+    """Its first start fails; the second one finds nothing to do."""
+
+    failure: Exception = field(default_factory=TryAgain)
+    starts: int = 0
+
+    def _one_start(self) -> bool:
+        self.starts += 1
+        if self.starts == 1:
+            raise self.failure
+        self.stop.set()
+        return False
+
+
+def starts_after(failure: Exception, scratch: Path) -> int:
+    """How often a stream starts; raises what ends it."""
+    retry = {"first": 0.001, "limit": 5}
+    settings = Settings.model_validate({"name": "t", "streams": [{"topics": ["t"]}], "retry": retry})
+    spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None)))
+    stream = Failing(
+        settings,
+        settings.streams[0],
+        spark,
+        Connection("http://127.0.0.1:9"),
+        Watch("t", OFF),
+        scratch,
+        drain=False,
+        accept_changes=False,
+        stop=Event(),
+        failure=failure,
+    )
+    try:
+        stream.run()
+    finally:
+        assert stream.starts <= 2
+    return stream.starts
+
+
+def test_no_type_is_forgotten() -> None:
+    assert set(OURS) == set(below(LakehouseError))
+    assert set(CATALOGS) | FOUND == set(below(CatalogError))
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_our_own(kind: type[LakehouseError], tmp_path: Path) -> None:
+    if OURS[kind] is Remedy.RETRY:
+        assert starts_after(kind("why"), tmp_path) == 2
+    else:
+        with pytest.raises(kind, match="why"):
+            starts_after(kind("why"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", CATALOGS)
+def test_a_catalogs(kind: type[CatalogError]) -> None:
+    with pytest.raises(LakehouseError, match="why") as raised, _explained():
+        raise kind("why")
+    assert isinstance(raised.value, CATALOGS[kind])
+    assert OURS[CATALOGS[kind]] is (Remedy.RETRY if isinstance(raised.value, TryAgain) else Remedy.STOP)
+
+
+@pytest.mark.parametrize("failure", OTHERS, ids=lambda failure: type(failure).__name__)
+def test_what_spark_and_sockets_raise_is_tried_again(failure: Exception, tmp_path: Path) -> None:
+    assert starts_after(failure, tmp_path) == 2
+
+
+def test_a_bug_is_nobodys_weather(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        starts_after(KeyError("why"), tmp_path)
