@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import accounting, dead_letters, ledger, sorting, transforms
+from lakehouse_ingest import accounting, dead_letters, ledger, offset_log, sorting, transforms
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally
 from lakehouse_ingest.batch_record import BatchRecord, Landed
 from lakehouse_ingest.errors import BadRecord, TryAgain
@@ -87,6 +87,7 @@ class Street:
     dead: Landing
     tables: StreamTables
     held: Held
+    still_the_same: Callable[[], None]  # refuses what was read when the topics are others by now
     acknowledge: Callable[[Offsets], None]
     tidy: Callable[[Place], Place]  # expires old snapshots when they are many
     threads: ThreadPoolExecutor
@@ -123,9 +124,8 @@ class Street:
         return work.range
 
     def _range(self, number: int) -> Range:
-        entry = (self.offset_log / str(number)).read_text(encoding="utf-8")
-        before = (self.offset_log / str(number - 1)).read_text(encoding="utf-8") if number else None
-        return ledger.batch_range(entry, before, self.start)
+        before = offset_log.entry(self.offset_log, number - 1) if number else None
+        return ledger.batch_range(offset_log.entry(self.offset_log, number), before, self.start)
 
     def _only_one(self) -> TableKeeper | None:
         """The table of a stream whose records all go there, and need no look before they are written.
@@ -176,6 +176,7 @@ class Street:
             transforms.check(
                 parted.looked, Tally.sum(tallies), sum(s.rows for s in staged if s.landing is not self.dead)
             )
+        self.still_the_same()
         receipts, failed = self._each(self._publish, [each for each in staged if each.rows])
         if failures := [*failures, *failed]:
             raise failures[0]

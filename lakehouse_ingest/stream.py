@@ -251,6 +251,7 @@ class Stream:
             dead=Landing(places[dead_name], own),
             tables=tables,
             held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
+            still_the_same=lambda: _refuse_others(source, identity),
             acknowledge=self._acknowledge(source),
             tidy=lambda place: self._expired(lake, place),
             threads=threads,
@@ -374,7 +375,10 @@ class Stream:
         """Scratch: a checkpoint that is used again would silently override where we start."""
         folder = self.scratch / f"checkpoint-{self.identity}-{epoch}"
         rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        try:
+            folder.mkdir(parents=True)
+        except OSError as broken:
+            raise TryAgain(f"Spark's checkpoint can't be written: {broken}") from broken
         return folder
 
     def _acknowledge(self, source: Source) -> Callable[[Offsets], None]:
@@ -409,6 +413,16 @@ class Stream:
 def _dead_spec(name: str, files: FileOptions) -> TableSpec:
     columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
     return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
+
+
+def _refuse_others(source: Source, identity: SourceIdentity) -> None:
+    """Before anything of a batch is seen: Spark knows topics by name only.
+
+    One that was made anew, and is longer already than the old one was, would be read from the old one's end.
+    """
+    if (now := source.identity()) != identity:
+        others = [topic for topic, topic_id in identity.topics.items() if now.topics.get(topic) != topic_id]
+        raise TryAgain(f"{', '.join(others) or now.cluster} was made anew while it was read")
 
 
 def _reached(goal: Offsets, complete: Offsets) -> bool:

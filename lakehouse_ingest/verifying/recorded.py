@@ -92,6 +92,8 @@ class Reader:
                 landings.add(row)
             elif row["kind"] == "batch":
                 self._add(row)
+            elif row["kind"] == "recover":
+                self._give_up(row)
         landings.end()
         self._settle()
         return Recorded(self._ranges, self._filters)
@@ -134,6 +136,14 @@ class Reader:
             self._count += 1
         if self._count > 2 * MOST_RANGES:
             self._settle()
+
+    def _give_up(self, row: Mapping[str, Any]) -> None:
+        """What a person has said will never be read."""
+        for part in row["partitions"] or ():
+            start, end, generation = part["start"], part["end"], _order(row["token"])[0]
+            given_up = Counted(start, end, discarded=end - start, generation=generation)
+            self._ranges.setdefault((part["topic"], part["partition"]), []).append(given_up)
+            self._count += 1
 
     def _settle(self) -> None:
         """In order, overlaps told and without counts, neighbours together where there are too many."""

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lakehouse_ingest.api import verify
 from lakehouse_ingest.commands.recover import UNANSWERED, recover
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.ledger import SourceIdentity
@@ -132,6 +133,9 @@ def test_what_retention_took_is_noted_as_lost(street: Street) -> None:
         (10, 15, 5)
     ]
     assert "5 offsets are noted as lost" in chosen[0]["note"]
+    (told,) = verify(street.settings)
+    assert told.verdict
+    assert (told.code, told.verdict.discarded, told.verdict.offsets) == (0, 5, 20), told.verdict.findings
 
 
 @pytest.mark.parametrize(
