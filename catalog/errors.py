@@ -13,6 +13,7 @@ CatalogError
 │   └── BranchGone       because our branch was dropped: a newer writer has taken over
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 └── Refused              the request itself is wrong: the same call will never work
+    └── FilesUnfit       files wait to be staged again, and the table has changed: what is in them may be written anew
 
 Messages are one sentence and hold no secret: what a server says is cut, stripped of what `secrets` names,
 and its own exception is not chained where it would show more.
@@ -83,6 +84,10 @@ class OutcomeUnknown(CatalogError):
 
 class Refused(CatalogError):
     """The catalog, or the table's format, refuses this as wrong."""
+
+
+class FilesUnfit(Refused):
+    """The table has become another than the files were written for."""
 
 
 # A body's length of HTML from a proxy is no sentence.

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from catalog.attempts import patiently
 from catalog.commits import append_onto_main, commit, move, still
 from catalog.connection import Lake
-from catalog.errors import BranchGone, Conflict, OutcomeUnknown, Refused
+from catalog.errors import BranchGone, Conflict, FilesUnfit, OutcomeUnknown, Refused
 from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
@@ -133,13 +133,13 @@ def _check_required(table: Table, staged: int) -> None:
     known = written_with.field_ids
     missing = [field.name for field in table.schema().fields if field.required and field.field_id not in known]
     if missing:
-        raise Refused(f"the files of {staged} lack {', '.join(missing)}, which the table now requires")
+        raise FilesUnfit(f"the files of {staged} lack {', '.join(missing)}, which the table now requires")
 
 
 def _fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
     spec_id = table.spec().spec_id
     if any(file.spec_id != spec_id for file in files):
-        raise Refused("the table is now partitioned in another way than the files are")
+        raise FilesUnfit("the table is now partitioned in another way than the files are")
     return files
 
 

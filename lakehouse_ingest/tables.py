@@ -363,6 +363,9 @@ class Lake:
             state = catalog.load(self._lake, place.table)
         self._still_ours(place, state)
         now = self._place(place.table, place.branch, state)
+        if not now.known:
+            # Others compacted the table and expired what was before: with our branch there, nobody else of ours came.
+            now = replace(now, mark=place.mark, carried=place.carried, known=place.known)
         if now.held != place.held and not (staged is not None and state.contains(staged)):
             raise TableChanged(
                 f"the table {place.table} holds other offsets than it did a moment ago:"
@@ -411,6 +414,9 @@ def _explained() -> Iterator[None]:
             f"{missing}: it was dropped while the pipeline ran: restore it; `lakehouse-ingest recover` says what can be"
             " done"
         ) from missing
+    except catalog.FilesUnfit as changed:
+        # The next start holds the table against the settings, and says which of them to change.
+        raise TryAgain(str(changed)) from changed
     except catalog.CatalogError as refusal:
         raise NeedsOperator(str(refusal)) from refusal
 

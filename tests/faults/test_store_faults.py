@@ -84,8 +84,9 @@ def test_once(stored: Stored, file: Plan, fault: Plan) -> None:
     stored.flow.survives(stored.proxy.fail(**file, **fault))
 
 
-@pytest.mark.parametrize("fault", [INTERNAL, HUNG_UP], ids=["500", "reset"])
-@pytest.mark.parametrize("file", ["a data file", "the batch record's"])
+@pytest.mark.parametrize(
+    ("file", "fault"), [("a data file", INTERNAL), ("the batch record's", HUNG_UP)], ids=["500", "reset"]
+)
 def test_for_a_while(stored: Stored, file: str, fault: Plan) -> None:
     """Longer than any client asks: the pipeline begins again until the store is well."""
     lasting = stored.proxy.fail(**FILES[file], **fault, times=OFTEN)

@@ -15,7 +15,7 @@ PARTLY = "after publication of some tables, before others"
 
 def where(running: Running, reader: Reader, tables: Iterable[str], begun: set[Path]) -> str:
     """By the evidence: files that were there before the kill, and that main does not know after it."""
-    assert until(lambda: not running.family(), 10), "the JVM outlived its Python"  # and may have staged meanwhile
+    assert until(lambda: not running.family(), 60), "the JVM outlived its Python"  # and may have staged meanwhile
     there = [kind for kind in tables if reader.exists(kind)]
     if begun.issubset({file for kind in there for file in reader.files_of_main(kind)}):
         return ELSEWHERE if running.events("started") else STARTING
