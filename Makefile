@@ -11,7 +11,7 @@ help:
 	@echo "make test       every test, on real engines that it starts and stops itself"
 	@echo "make test-core  the tests that need no server: Python and Java only"
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
-	@echo "make faults     kills at every fail point and at any moment, KILLS=200 of them, while 600 events a second flow"
+	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine"
 	@echo "make wheel      what is installed elsewhere, into dist/"
@@ -32,11 +32,10 @@ install: $(VENV)/.installed
 demo: install
 	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
 
-# Three at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting, so two
-# cores have room for a third.
+# Two at a time, file by file: each with a broker, a catalog and a Spark of its own. Most of a test is waiting.
 # In the order of their folders, where the longest (tests/faults) come first, not last and alone.
 test: install
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows
@@ -49,7 +48,7 @@ test-long: install
 # A report of it in build/faults.json; LAKEHOUSE_TEST_SEED repeats the decisions of a run.
 faults: install
 	LAKEHOUSE_TEST_KILLS=$(or $(KILLS),200) LAKEHOUSE_TEST_REPORT=build/faults.json \
-		$(BIN)/python -m pytest -s tests/faults/test_kill.py
+		$(BIN)/python -m pytest -s tests/faults/test_kill.py tests/faults/test_lost_and_late.py tests/faults/test_store_faults.py
 
 check: install
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ port and the files still in its hands: that is waited for. A free lock means tha
 import fcntl
 import json
 import os
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 LOOPBACK = "127.0.0.1"
 PORTS_TRIED = 100
+# Between the usual servers' ports and those that Linux gives to whoever connects.
+FIRST_PORT, USUAL_FIRST = 10_240, 32_768
 PREDECESSOR_SECONDS = 10.0
 
 
@@ -113,10 +116,19 @@ def alive(pid: int) -> bool:
 
 
 def any_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """Below those that the system gives to whoever connects: one of these may be taken before a server is there."""
+    for _ in range(PORTS_TRIED):
+        if free(port := random.randrange(FIRST_PORT, _first_of_the_systems())):  # noqa: S311 - no secret
+            return port
+    raise TryAgain(f"No port from {FIRST_PORT} on is free on {LOOPBACK}: name one.")
+
+
+def _first_of_the_systems() -> int:
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError):
+        return USUAL_FIRST
+    return first if first > FIRST_PORT + PORTS_TRIED else USUAL_FIRST
 
 
 def _locked(file: int) -> bool:

@@ -34,13 +34,20 @@ class Server(ABC):
         files = ensure(self.kind, folder=self._jars)
         lock = self.claim.take()
         try:
-            port = choose_port(self._port, self.claim.read(), self.usual_port)
-            self._jvm = self._java(files, lock)
-            try:
-                self._build(self._jvm, port)
-                self._wait_until_healthy(port)
-            except (Py4JError, OSError) as error:
-                raise self._jvm.failed(error) from error
+            for last in (False, False, True):
+                port = choose_port(self._port, self.claim.read(), self.usual_port)
+                self._jvm = self._java(files, lock)
+                try:
+                    self._build(self._jvm, port)
+                    self._wait_until_healthy(port)
+                    break
+                except (Py4JError, OSError) as error:
+                    failure = self._jvm.failed(error)
+                    # Somebody took the port while Java started; unless it was asked for, there are others.
+                    if last or self._port or "already in use" not in str(failure):
+                        raise failure from error
+                    self._jvm.stop()
+            assert self._jvm
             self.claim.write(Note(self._address(port), port, os.getpid(), self._jvm.pid))
         except BaseException:
             self.stop()

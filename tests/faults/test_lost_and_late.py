@@ -22,7 +22,7 @@ from tests.services.gateway import Gateway
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until
 
-pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(300)]
 
 APPEND, PUBLICATION = ({"path": "/tables/a$", **each} for each in (catalog_faults.APPEND, catalog_faults.PUBLICATION))
 

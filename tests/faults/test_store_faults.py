@@ -22,7 +22,7 @@ from tests.services.minio import MinIO
 from tests.services.pipelines import until
 
 # To build the store from an empty cache takes minutes.
-pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(1_800)]
 
 Plan = Mapping[str, Any]
 BUCKET = "lake"
