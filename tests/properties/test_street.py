@@ -178,6 +178,9 @@ class Topic(Kafka):
         for value in values:
             min(self.log.values(), key=len).append(value)
 
+    def identity(self) -> SourceIdentity:
+        return SourceIdentity("memory", {TOPIC: "1"})
+
     def bounds(self) -> tuple[Offsets, Offsets]:
         return dict.fromkeys(self.log, 0), self.ends()
 
@@ -285,8 +288,7 @@ class World:
             self.lake = MortalLake(connection, self.name)
             self.lake.arm(self._trouble)
         stream = Stream(plain, plain.streams[0], self._spark, connection, watch, self._scratch, True, True, Event())
-        source = SourceIdentity("memory", {TOPIC: "1"})
-        self.street = stream._street(self.lake, self.topic, source, MortalThreads())
+        self.street = stream._street(self.lake, self.topic, self.topic.identity(), MortalThreads())
         self.street.offset_log.mkdir()
         self._done, self._number = self.street.start, 0
         return self.street
