@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 from filelock import FileLock
 
-from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.jars import cache_folder
 
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # it would name each class that it can't keep
@@ -34,13 +34,25 @@ def archive(java: Path) -> Path:
 def java_options(java: Path) -> str:
     """What a start says to use it; nothing while there is none."""
     made = archive(java)
-    return f"-XX:SharedArchiveFile={made} -Xshare:auto {QUIET}" if made.is_file() else ""
+    return f'"-XX:SharedArchiveFile={made}" -Xshare:auto {QUIET}' if made.is_file() else ""
 
 
 def prepare(java: Path) -> bool:
     """Makes it where there is none: in a process of its own, for Java writes it when it ends. False: it was there."""
     made = archive(java)
-    made.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        return _made(java, made)
+    except OSError as broken:
+        raise SettingsRefused(
+            f"Java's classes can't be kept in {made.parent} ({broken.strerror}): set XDG_CACHE_HOME to a folder that"
+            " can be written"
+        ) from broken
+    except subprocess.TimeoutExpired as late:
+        raise TryAgain(f"Java has not kept its classes within {PATIENCE_S:.0f} s; it starts without them") from late
+
+
+def _made(java: Path, made: Path) -> bool:
     with FileLock(made.with_suffix(".lock")):
         if made.is_file():
             return False

@@ -126,12 +126,7 @@ def run(
     settings = _settings(
         config,
         {
-            "--name": name,
-            "--topics": topics,
-            "--brokers": brokers,
-            "--catalog-uri": catalog_uri,
-            "--warehouse": warehouse,
-            "--namespace": namespace,
+            **_flags(topics, name, brokers, catalog_uri, warehouse, namespace),
             "--table": table,
             "--event-time": event_time,
             "--every": every,
@@ -163,17 +158,7 @@ def check(
     jars: Jars = None,
 ) -> None:
     """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves no table."""
-    settings = _settings(
-        config,
-        {
-            "--name": name,
-            "--topics": topics,
-            "--brokers": brokers,
-            "--catalog-uri": catalog_uri,
-            "--warehouse": warehouse,
-            "--namespace": namespace,
-        },
-    )
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
     from lakehouse_ingest.commands import check as command  # noqa: PLC0415 - loads pyspark
 
     if code := command.check(settings, LOADED.get(), jars=jars):
@@ -195,17 +180,7 @@ def status(
     jars: Jars = None,
 ) -> None:
     """What the tables know: offsets, lag, the last batch, rows, files, snapshots. Changes none of it."""
-    settings = _settings(
-        config,
-        {
-            "--name": name,
-            "--topics": topics,
-            "--brokers": brokers,
-            "--catalog-uri": catalog_uri,
-            "--warehouse": warehouse,
-            "--namespace": namespace,
-        },
-    )
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
     from lakehouse_ingest.commands import status as command  # noqa: PLC0415 - loads pyiceberg
 
     command.status(settings, jars=jars, as_json=json, watch=watch)
@@ -225,17 +200,7 @@ def verify(
     jars: Jars = None,
 ) -> None:
     """Recount from the tables: every offset in exactly one place, or what is not. Changes nothing."""
-    settings = _settings(
-        config,
-        {
-            "--name": name,
-            "--topics": topics,
-            "--brokers": brokers,
-            "--catalog-uri": catalog_uri,
-            "--warehouse": warehouse,
-            "--namespace": namespace,
-        },
-    )
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
     from lakehouse_ingest.commands import verify as command  # noqa: PLC0415 - loads pyiceberg
 
     if code := command.verify(settings, jars=jars, as_json=json):
@@ -260,17 +225,7 @@ def recover(
     jars: Jars = None,
 ) -> None:
     """Say what keeps a pipeline from starting, such as a topic made anew, and what can be done; do what is chosen."""
-    settings = _settings(
-        config,
-        {
-            "--name": name,
-            "--topics": topics,
-            "--brokers": brokers,
-            "--catalog-uri": catalog_uri,
-            "--warehouse": warehouse,
-            "--namespace": namespace,
-        },
-    )
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
     from lakehouse_ingest.commands import recover as command  # noqa: PLC0415 - loads pyiceberg
 
     if code := command.recover(settings, choice=choose, only=only, jars=jars, as_json=json):
@@ -380,6 +335,25 @@ def clean() -> None:
     from lakehouse_ingest.commands import clean as command  # noqa: PLC0415 - loads pyspark
 
     command.clean()
+
+
+def _flags(
+    topics: str | None,
+    name: str | None,
+    brokers: str | None,
+    catalog_uri: str | None,
+    warehouse: Path | None,
+    namespace: str | None,
+) -> dict[str, Any]:
+    """What every verb that is about a pipeline can be told without a file."""
+    return {
+        "--topics": topics,
+        "--name": name,
+        "--brokers": brokers,
+        "--catalog-uri": catalog_uri,
+        "--warehouse": warehouse,
+        "--namespace": namespace,
+    }
 
 
 def _settings(config: Path | None, flags: dict[str, Any]) -> "Settings":

@@ -188,9 +188,14 @@ class Stream:
         reached(FailPoint.OPENED)
         heads = lake.heads(record_name)
         starting.same_tables(registered, heads, places)
-        taken = {name: replace(each, uuid=places[name].uuid) for name, each in registered.items() if name in places}
-        registered |= {name: each for name, each in taken.items() if not registered[name].uuid}
-        lake.register(record_name, {**known, **registered, dead_name: Registered(places[dead_name].uuid)})
+        # Those that somebody has said are to be taken as they are.
+        taken = {
+            name: replace(each, uuid=places[name].uuid)
+            for name, each in registered.items()
+            if not each.uuid and name in places
+        }
+        registered |= taken
+        lake.register(record_name, {**known, **taken, dead_name: Registered(places[dead_name].uuid)})
         registered.pop(dead_name, None)
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())

@@ -64,7 +64,7 @@ class Inspector:
                 what = "was replaced by another of its name" if pinned else "was dropped"
                 self.findings.add(
                     Kind.TABLE_GONE,
-                    f"the table {name}, which this pipeline fed, {what}; restore it, or start under another `name`",
+                    f"the table {name}, which this pipeline fed, {what}; restore it, or see `lakehouse-ingest recover`",
                     tables=(name,),
                 )
         found = []
@@ -117,8 +117,8 @@ class Inspector:
         if self._needs(name, pinned, path):
             self.findings.add(
                 Kind.FILE_MISSING,
-                f"{name} refers to a file that its store does not have; restore it from a copy, or read its range again"
-                " under another `name`",
+                f"{name} refers to a file that its store does not have; restore it from a copy, or fill a new"
+                " table under another `name`",
                 tables=(name,),
                 count=rows,
                 snapshots=snapshots,

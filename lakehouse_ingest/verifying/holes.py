@@ -247,7 +247,7 @@ class Judge:
         elif removals:
             hint = f"snapshot {removals[0][1]} of {removals[0][0]} took rows out; roll it back, or read them again"
         else:
-            hint = "and no commit tells why; read them again under another `name`"
+            hint = "and no commit tells why; fill a new table from there, under another `name`"
         places = [*off, *removals, *on]
         self._add(
             Kind.LOST,
