@@ -24,7 +24,7 @@ COLUMNS = (
     Column(
         "kind",
         "string",
-        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover: chosen",
+        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover, adopt: chosen",
     ),
     Column("epoch", "long"),
     Column("batch", "long"),
@@ -128,7 +128,7 @@ class BatchRecord:
         self._written = monotonic()
 
 
-def recovered(token: Token, skipped: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
+def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
     """What a person has chosen, and the offsets that will never be read."""
     now = dt.datetime.now(dt.UTC)
     partitions = [
@@ -140,9 +140,9 @@ def recovered(token: Token, skipped: Mapping[tuple[str, int], tuple[int, int]], 
             "end": end,
             "absent": end - start,
         }
-        for at, (start, end) in sorted(skipped.items())
+        for at, (start, end) in sorted(spans.items())
     ]
-    return _row(token, kind="recover", started_at=now, finished_at=now, partitions=partitions, note=note)
+    return _row(token, kind=kind, started_at=now, finished_at=now, partitions=partitions, note=note)
 
 
 def rows_of(landed: Landed) -> list[dict[str, Any]]:

@@ -158,6 +158,10 @@ class Lake:
         with _explained():
             return catalog.add_columns(self._lake, table, columns)
 
+    def tell(self, table: str, properties: Mapping[str, str]) -> None:
+        with _explained():
+            catalog.set_properties(self._lake, table, properties)
+
     # -- one head of a table, whatever is committed meanwhile; FileMissing is passed on ----------------------
 
     def pin(self, table: str) -> Pinned | None:
@@ -195,9 +199,7 @@ class Lake:
         """Before the first row lands in a table: a start has to know them all."""
         if not tables:
             return
-        texts = {self._registered_as(name): json.dumps(asdict(each)) for name, each in tables.items()}
-        with _explained():
-            catalog.set_properties(self._lake, record, texts)
+        self.tell(record, {self._registered_as(name): json.dumps(asdict(each)) for name, each in tables.items()})
 
     def knows(self, table: str) -> bool:
         """Whether a start of this pipeline has ever come so far as to leave its mark or its branch there."""

@@ -88,6 +88,8 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
         yield Text("The catalog knows nothing of it: it has landed nothing yet, or `catalog.namespace` is another.")
         return
     yield Text(_sentence(verdict), style="green" if verdict.code == PROVEN else "")
+    if verdict.adopted:
+        yield Text(f"begun where another writer had ended, whose rows are not looked at: {verdict.adopted}")
     if verdict.beyond:
         yield Text(f"{verdict.beyond:,} rows beyond, of what is still under way: looked at for duplicates only")
     for topic, count in verdict.older.items():

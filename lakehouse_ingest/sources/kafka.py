@@ -3,8 +3,9 @@
 import datetime as dt
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,6 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
 
@@ -189,19 +191,72 @@ class Kafka:
             f" {read}"
         )
 
-    def _describe(self, group: str) -> None:
+    def _describe(self, group: str) -> ConsumerGroupDescription:
         """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
         deadline = monotonic() + ASK_S
         while True:
             try:
-                self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[group].result()
+                found: ConsumerGroupDescription = self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[
+                    group
+                ].result()
             except KafkaException as failure:
                 # For a moment of its life every broker has no coordinator yet.
                 if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
                     raise self._explained(failure.args[0], group) from failure
                 sleep(LOOK_S)
             else:
-                return
+                return found
+
+    # -- groups of others -----------------------------------------------------------------------------------
+
+    def members(self, group: str) -> int:
+        return len(self._describe(group).members)
+
+    def committed(self, group: str) -> Offsets:
+        parts = self._partitions()
+        with self._reader(group) as reader:
+            try:
+                found = reader.committed(parts, timeout=ASK_S)
+            except KafkaException as failure:
+                raise self._explained(failure.args[0], group) from failure
+        if refused := next((each.error for each in found if each.error), None):
+            raise self._explained(refused, group)
+        # A number below zero stands for none.
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def values_from(self, start: Offsets, group: str) -> Iterator[bytes]:
+        left = set(start)
+        with self._reader(group) as reader:
+            reader.assign([TopicPartition(*at, offset) for at, offset in start.items()])
+            while left:
+                if (message := reader.poll(ASK_S)) is None:
+                    raise self._explained(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - so it is named
+                error = message.error()
+                if error is None:
+                    yield message.value() or b""
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - likewise
+                    left.discard((message.topic() or "", message.partition() or 0))
+                else:
+                    raise self._explained(error, message.topic() or "")
+
+    @contextmanager
+    def _reader(self, group: str) -> Iterator[Consumer]:
+        """It joins no group and commits nothing."""
+        client: dict[str, Any] = {
+            **for_librdkafka(self._settings),
+            "group.id": group,
+            "log_level": 0,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "error_cb": self._said.append,
+        }
+        reader = Consumer(client)
+        try:
+            yield reader
+        finally:
+            reader.close()
 
     def _read_one(self, parts: list[TopicPartition], group: str) -> str:
         client = {**for_librdkafka(self._settings), "group.id": group, "log_level": 0, "enable.auto.commit": False}

@@ -85,6 +85,7 @@ class Verdict:
     older: Mapping[str, int]  # rows of a topic's older logs, whose offsets meant other records: likewise
     findings: Sequence[Finding]
     unlisted: Mapping[str, int]  # findings more, by kind
+    adopted: str = ""  # from whom it has taken over: what lies below is that writer's, and not looked at
 
     @property
     def code(self) -> int:

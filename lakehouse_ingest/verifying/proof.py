@@ -164,6 +164,7 @@ class Proof:
             older=dict(totals.older),
             findings=self.findings.listed,
             unlisted=self.findings.unlisted,
+            adopted=recorded.adopted,
         )
 
     def _recorded(self) -> Recorded:

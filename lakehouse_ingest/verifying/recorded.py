@@ -46,6 +46,7 @@ class Recorded:
 
     ranges: Ranges = field(default_factory=dict)
     filters: bool = False  # whether it has ever left out records on purpose
+    adopted: str = ""  # from whom it has taken over, and where
 
     def since(self, generations: Mapping[str, int]) -> "Recorded":
         """Without what older generations say of topics whose log was another one then."""
@@ -53,7 +54,7 @@ class Recorded:
             at: [each for each in ranges if each.generation >= generations.get(at[0], 0)]
             for at, ranges in self.ranges.items()
         }
-        return Recorded({at: ranges for at, ranges in kept.items() if ranges}, self.filters)
+        return replace(self, ranges={at: ranges for at, ranges in kept.items() if ranges})
 
     def starts(self) -> Offsets:
         return {at: ranges[0].start for at, ranges in self.ranges.items()}
@@ -83,6 +84,7 @@ class Reader:
         self._lake, self._record, self._pipeline, self._findings = lake, record, pipeline, findings
         self._ranges: Ranges = {}
         self._filters = False
+        self._adopted = ""
         self._count = 0
 
     def read(self, tables: Mapping[str, Table], generation: int) -> Recorded:
@@ -92,11 +94,12 @@ class Reader:
                 landings.add(row)
             elif row["kind"] == "batch":
                 self._add(row)
-            elif row["kind"] == "recover":
+            elif row["kind"] in ("recover", "adopt"):
                 self._give_up(row)
+                self._adopted = row["note"] if row["kind"] == "adopt" else self._adopted
         landings.end()
         self._settle()
-        return Recorded(self._ranges, self._filters)
+        return Recorded(self._ranges, self._filters, self._adopted)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for file in self._lake.files_of(self._record, ()):
@@ -141,6 +144,8 @@ class Reader:
         """What a person has said will never be read."""
         for part in row["partitions"] or ():
             start, end, generation = part["start"], part["end"], _order(row["token"])[0]
+            if start == end:
+                continue
             given_up = Counted(start, end, discarded=end - start, generation=generation)
             self._ranges.setdefault((part["topic"], part["partition"]), []).append(given_up)
             self._count += 1

@@ -49,6 +49,7 @@ GROUND: dict[str, set[str]] = {
     "catalog_access": {"embedded", "network", "storage", "tables"},
     "questions": {"ledger", "tables"},
     "starting": {"ledger", "questions", "tables"},
+    "origins": {"offset_log", "sources"},
     "verifying": {"ledger", "sources", "tables"},
     "observing": {"hiding"},
     "names": set(),
