@@ -238,7 +238,9 @@ def _refuse_what_has_begun(stood: Stood, namespace: str) -> None:
             f"the pipeline {stood.identity} has begun already, {marked} says how far it is: it goes on from there;"
             " `lakehouse-ingest recover` says what can be done, or give another `name`"
         )
-    if pruned := next((each.table for each in places if not each.known and each.table == stood.record), None):
+    # A start leaves its mark in the batch record before anything lands. Where that is lost, the tables have to tell.
+    telling = [each for each in places if each.table == stood.record] or places
+    if pruned := next((each.table for each in telling if not each.known), None):
         raise LedgerUnclear(
             f"the history of {pruned} was expired, so whether the pipeline {stood.identity} has begun can't be told:"
             " give another `name`"

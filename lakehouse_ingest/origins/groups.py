@@ -26,11 +26,7 @@ DATA_WRITTEN = 1
 def of_group(source: Source, topics: Sequence[str], group: str) -> Origin | None:
     """None where it has read none of these topics."""
     asked = _asked(source)
-    for each in (group, f"{group}{COORDINATOR}"):
-        if members := asked.members(each):
-            raise NeedsOperator(
-                f"the group {each} has {members} members: stop whoever reads with it, so that nothing moves meanwhile"
-            )
+    _refuse_who_reads(asked, group)
     offsets = {at: offset for at, offset in asked.committed(group).items() if at[0] in topics}
     trusted = ("that all which the group has committed stands in the tables, and nothing beyond",)
     return Origin(f"what the group {group} has committed", offsets, trusted) if offsets else None
@@ -40,6 +36,7 @@ def of_sink(settings: SourceSettings, source: Source, topics: Sequence[str], con
     """The same of a sink of Kafka Connect, where nothing that it has handed over waits to be landed."""
     if (found := of_group(source, topics, group)) is None:
         return None
+    _refuse_who_reads(_asked(source), f"{group}{COORDINATOR}")
     if waiting := handed_over(settings, control, group):
         raise NeedsOperator(
             f"the sink {group} has handed over {waiting} times what is in no table yet, or not known to be: start it,"
@@ -103,6 +100,13 @@ def _number(value: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if not byte & 0x80:
             return (found >> 1) ^ -(found & 1), at
+
+
+def _refuse_who_reads(source: Grouped, group: str) -> None:
+    if members := source.members(group):
+        raise NeedsOperator(
+            f"the group {group} has {members} members: stop whoever reads with it, so that nothing moves meanwhile"
+        )
 
 
 def _asked(source: Source) -> Grouped:

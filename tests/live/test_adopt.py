@@ -25,6 +25,7 @@ from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.verifying.findings import PROVEN
 from tests.services.ingesting import Bench
 from tests.services.kafka import PATIENCE, create_topic, produce
+from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live
 
@@ -247,8 +248,7 @@ def test_a_consumer_group_is_taken_over_when_it_has_ended(former: Former) -> Non
     reader = consumer(former.bench.broker, group)
     reader.subscribe([former.topic])
     try:
-        while not reader.assignment():
-            reader.poll(0.1)
+        assert until(lambda: reader.poll(0.1) is None and bool(reader.assignment()), PATIENCE)
         former.refuses(From(group=group), NeedsOperator, f"the group {group} has 1 members: stop")
         reader.commit(offsets=[TopicPartition(former.topic, n, 2) for n in range(PARTITIONS)], asynchronous=False)
     finally:
