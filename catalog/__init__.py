@@ -33,7 +33,7 @@ from catalog.publication import align_branch, drop_branches, head, open_branch, 
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
-from catalog.staging import append_rows, restage
+from catalog.staging import append_rows, publish_again
 from catalog.typenames import canonical
 
 __all__ = [
@@ -78,7 +78,7 @@ __all__ = [
     "pin",
     "probe_table",
     "publish",
-    "restage",
+    "publish_again",
     "rows_since",
     "set_properties",
     "write_and_read",

@@ -8,7 +8,7 @@ branch fences the older one for good.
 from collections.abc import Sequence
 
 from catalog.attempts import patiently
-from catalog.commits import append_onto_main, commit, move, remove, still
+from catalog.commits import append_onto_main, commit, forget, is_published, move, note, remove, still
 from catalog.connection import Lake
 from catalog.errors import BranchGone, CatalogError, Conflict, OutcomeUnknown, Unreachable
 from catalog.specs import TableState
@@ -38,7 +38,7 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
             raise OutcomeUnknown(f"{refused}; by now it is there") from refused
         if branch in state.refs:
             raise Conflict(f"opening branch {branch} of table {name}: it exists already")
-        updates = [remove(ref) for ref in drop if ref in state.refs]
+        updates = [*(remove(ref) for ref in drop if ref in state.refs), *forget(state, drop)]
         if (at := state.main or _empty(state, drop)) is not None:
             updates.append(move(branch, at))
         else:
@@ -72,7 +72,7 @@ def drop_branches(lake: Lake, name: str, branches: Sequence[str]) -> TableState:
         if not found:
             return state
         try:
-            return commit(lake, table, "dropping branches", (), found)
+            return commit(lake, table, "dropping branches", (), (*found, *forget(state, branches)))
         except (Conflict, OutcomeUnknown):
             if last:
                 raise
@@ -106,22 +106,22 @@ def publish(lake: Lake, name: str, branch: str, staged: int, parent: int | None)
     """Move main from `parent` to `staged`, which the branch must still point to.
 
     Safe to repeat. A refusal or a missing answer is settled by looking whether main's history holds `staged`:
-    if it does, this succeeded; if it provably does not, Conflict (BranchGone when the branch was dropped); if
-    nobody can say, OutcomeUnknown. A request that was lost may still arrive after a Conflict: it is fenced as
-    soon as the branch has moved or gone, and `restage` looks before it moves it.
+    if it does, this succeeded; if it does not, Conflict (BranchGone when the branch was dropped); if nobody
+    answers, OutcomeUnknown. A request that was lost may still arrive after a Conflict: it is fenced as soon as
+    the branch has moved or gone, and `publish_again` looks before it moves it.
     """
     _not_main(branch)
     what = f"publishing {staged}"
     table = lake.table(name)
     state = state_of(table)
-    if state.contains(staged):
+    if is_published(state, branch, staged):
         return state
     if staged in state.snapshots and not _descends(state, staged, parent):
         # Main would lose what lies between: this must not even be tried.
         raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so it must be staged again")
     requirements = (still(_MAIN, parent), still(branch, staged))
     try:
-        return commit(lake, table, what, requirements, (move(_MAIN, staged),))
+        return commit(lake, table, what, requirements, (move(_MAIN, staged), note(branch, staged)))
     except (Conflict, OutcomeUnknown) as failure:
         # Also after a refusal: a proxy that repeats a request gets the refusal of its second.
         return _settled(lake, name, branch, staged, failure)
@@ -133,11 +133,8 @@ def _descends(state: TableState, staged: int, parent: int | None) -> bool:
 
 def _settled(lake: Lake, name: str, branch: str, staged: int, failure: CatalogError) -> TableState:
     state = _looked_up(lake, name, failure)
-    published = state.contains(staged)
-    if published:
+    if is_published(state, branch, staged):
         return state
-    if published is None:
-        raise OutcomeUnknown(f"{failure}; the history that could tell has been expired") from failure
     if branch not in state.refs:
         raise BranchGone(f"publishing {staged} of table {name}: branch {branch} is not there any more") from failure
     if isinstance(failure, Conflict):

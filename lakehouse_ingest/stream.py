@@ -51,7 +51,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 
 LONGEST_WAIT_S = 60.0
 LOOK_S = 0.1  # how often the stream's thread looks whether to stop
-TOPICS_S = 10.0  # how often it looks for topics that match the pattern by now
+TOPICS_S = 10.0  # how often it looks whether its topics are still the same, and for more that match the pattern
 AT_ONCE = 8  # tables that are opened or written at the same time
 
 
@@ -317,8 +317,8 @@ class Stream:
                 if goal is not None and _reached(goal, street.record.complete):
                     break
                 self._write_overdue(street.record)
-                if goal is None and monotonic() - looked >= TOPICS_S:
-                    more_topics, looked = self._finds_more(source), monotonic()
+                if monotonic() - looked >= TOPICS_S:
+                    more_topics, looked = self._finds_others(street, source) and goal is None, monotonic()
         finally:
             self._closing.set()
             with self._gate:  # a batch that is under way ends first
@@ -329,13 +329,17 @@ class Stream:
             raise self._explained(error, spark_errors.causes(query))
         return more_topics
 
-    def _finds_more(self, source: Source) -> bool:
-        """Whether the pattern matches topics that this start has not read."""
-        if not self.stream.topic_pattern:
-            return False
-        with suppress(TryAgain):  # whether the broker is away is for the next batch to find
-            return not set(self.stream.topics).issuperset(source.matching(self.stream.topic_pattern))
-        return False
+    def _finds_others(self, street: Street, source: Source) -> bool:
+        """Whether the pattern matches topics that this start has not read; refuses those that it reads when they were
+        made anew. Where one has just as many records as before nothing would come, and nothing be said."""
+        try:
+            street.still_the_same()
+            pattern = self.stream.topic_pattern
+            return bool(pattern) and not set(self.stream.topics).issuperset(source.matching(pattern or ""))
+        except _MadeAnew:
+            raise
+        except TryAgain:
+            return False  # whether the broker is away is for the next batch to find
 
     @property
     def _has_enough(self) -> bool:
@@ -420,14 +424,18 @@ def _dead_spec(name: str, files: FileOptions) -> TableSpec:
     return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
 
 
+class _MadeAnew(TryAgain):
+    """The next start asks what is to be done."""
+
+
 def _refuse_others(source: Source, identity: SourceIdentity) -> None:
-    """Before anything of a batch is seen: Spark knows topics by name only.
+    """Before anything of a batch is seen, and now and then: Spark knows topics by name only.
 
     One that was made anew, and is longer already than the old one was, would be read from the old one's end.
     """
     if (now := source.identity()) != identity:
         others = [topic for topic, topic_id in identity.topics.items() if now.topics.get(topic) != topic_id]
-        raise TryAgain(f"{', '.join(others) or now.cluster} was made anew while it was read")
+        raise _MadeAnew(f"{', '.join(others) or now.cluster} was made anew while it was read")
 
 
 def _reached(goal: Offsets, complete: Offsets) -> bool:

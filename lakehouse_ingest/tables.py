@@ -47,7 +47,7 @@ __all__ = [
     "newest_generation",
 ]
 
-PUBLISH_TRIES = 8
+CLAIM_TRIES = 8
 # The settings behind what a refusal says that we had shown.
 WHO_WE_ARE = {
     "credential": "`catalog.credential` and `catalog.scope`",
@@ -231,7 +231,7 @@ class Lake:
         The second time it is to go on after a failure, which must not take over from whoever has come since.
         """
         again = self._taken > 0
-        for _ in range(PUBLISH_TRIES):
+        for _ in range(CLAIM_TRIES):
             newest = max(self._newest_epoch(table) for table in (first, *others))
             if again and newest > self._taken:
                 raise Superseded(_superseded(self._pipeline, newest))
@@ -325,27 +325,27 @@ class Lake:
 
     def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
         """Move main to what was staged; when somebody else came first, stage the same files again upon theirs."""
-        parent = place.main
-        for attempt in range(1, PUBLISH_TRIES + 1):
-            try:
-                with self._on(place):
-                    state = catalog.publish(self._lake, place.table, place.branch, staged, parent)
-            except _LostRace as race:
-                self._refused(place.table, attempt, race)
-                now = self._unmoved(place, staged)
-                with self._on(place):
-                    again = catalog.restage(
-                        self._lake,
-                        place.table,
-                        place.branch,
-                        staged,
-                        {**ledger.to_summary(mark, now.carried), **(extra or {})},
-                    )
-                # Of `now` are the marks that travel on: whoever moved main since is a reason to do it once more.
-                staged, parent = again.snapshot, now.main
-            else:
-                return self._place(place.table, place.branch, state)
-        raise TryAgain(f"the table {place.table} was changed by others {PUBLISH_TRIES} times while we tried to commit")
+        try:
+            with self._on(place):
+                state = catalog.publish(self._lake, place.table, place.branch, staged, place.main)
+        except _LostRace as race:
+            self._refused(place.table, 1, race)
+            state = self._published_again(place, staged, mark, extra or {})
+        return self._place(place.table, place.branch, state)
+
+    def _published_again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
+        def summary(state: TableState) -> Mapping[str, str]:
+            # The marks that travel on are those of the very head that the files are put upon.
+            return {**ledger.to_summary(mark, self._unmoved(place, state).carried), **extra}
+
+        def refused(attempt: int, why: Exception) -> None:
+            self._refused(place.table, attempt + 1, why)
+
+        try:
+            with self._on(place):
+                return catalog.publish_again(self._lake, place.table, place.branch, staged, summary, refused)
+        except _LostRace as race:
+            raise TryAgain(f"the table {place.table} was changed by others each time that we tried to commit") from race
 
     @contextmanager
     def _on(self, place: Place) -> Iterator[None]:
@@ -359,16 +359,14 @@ class Lake:
             self._still_ours(place, state)
             raise
 
-    def _unmoved(self, place: Place, staged: int | None = None) -> Place:
-        """Our place as it is now, when nobody but strangers has moved main since, or what we staged is there late."""
-        with _explained():
-            state = catalog.load(self._lake, place.table)
+    def _unmoved(self, place: Place, state: TableState) -> Place:
+        """Our place as it is now, when nobody but strangers has moved main since."""
         self._still_ours(place, state)
         now = self._place(place.table, place.branch, state)
         if not now.known:
             # Others compacted the table and expired what was before: with our branch there, nobody else of ours came.
             now = replace(now, mark=place.mark, carried=place.carried, known=place.known)
-        if now.held != place.held and not (staged is not None and state.contains(staged)):
+        if now.held != place.held:
             raise TableChanged(
                 f"the table {place.table} holds other offsets than it did a moment ago:"
                 " it was rolled back, or another writer runs under this pipeline's name"
@@ -378,7 +376,9 @@ class Lake:
     def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
         """A few rows of bookkeeping, staged and published like any landing."""
         # Others write to the same table all the time: their marks, as they are now, must travel on.
-        place = self._unmoved(place)
+        with _explained():
+            state = catalog.load(self._lake, place.table)
+        place = self._unmoved(place, state)
         summary = {**ledger.to_summary(mark, place.carried), **extra}
         with self._on(place):
             staged = catalog.append_rows(self._lake, place.table, place.branch, rows, summary)

@@ -5,12 +5,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import count
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import requests
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Transaction
 
 from catalog import (
@@ -39,7 +42,7 @@ from catalog import (
     load,
     open_branch,
     publish,
-    restage,
+    publish_again,
 )
 
 COLUMNS = (Column("id", "long"), Column("site", "string"))
@@ -255,12 +258,13 @@ def test_a_refused_publication_is_sent_once(lake: Lake, filled: str, monkeypatch
 def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
     refused = stage(lake, filled, 2, 3)
     foreign_commit(lake, filled, 100)
-    again = restage(lake, filled, "ours", refused.snapshot, {"test.ids": "2,3"})
-    assert again.parent == head(lake, filled)
-    assert files_of(lake, filled, again.snapshot) == files_of(lake, filled, refused.snapshot)
-    state = publish(lake, filled, "ours", again.snapshot, again.parent)
+    before = head(lake, filled)
+    state = publish_again(lake, filled, "ours", refused.snapshot, lambda _: {"test.ids": "2,3"})
     assert ids_in(lake, filled) == [1, 2, 3, 100]
     newest = next(state.ancestors())
+    assert newest.parent == before
+    assert state.refs["ours"] == newest.id
+    assert files_of(lake, filled, newest.id) == files_of(lake, filled, refused.snapshot)
     assert newest.summary["test.ids"] == "2,3"
     assert newest.summary["added-records"] == "2"
     assert newest.summary["total-records"] == "4"
@@ -270,9 +274,8 @@ def test_restaging_what_has_been_published_doubles_nothing(lake: Lake, filled: s
     staged = stage(lake, filled, 2)
     publish(lake, filled, "ours", staged.snapshot, staged.parent)
     foreign_commit(lake, filled, 100)
-    again = restage(lake, filled, "ours", staged.snapshot, {})
-    assert again == staged
-    publish(lake, filled, "ours", again.snapshot, again.parent)
+    state = publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert state.refs["ours"] == staged.snapshot
     assert ids_in(lake, filled) == [1, 2, 100]
 
 
@@ -282,16 +285,108 @@ def test_restaging_is_refused_where_the_files_no_longer_fit(lake: Lake, filled: 
     with lake.pyiceberg.load_table(filled).update_spec() as update:
         update.remove_field("site")
     with pytest.raises(Refused, match="partitioned"):
-        restage(lake, filled, "ours", staged.snapshot, {})
+        publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
 
 
 def test_restaging_goes_on_after_a_column_was_added(lake: Lake, filled: str) -> None:
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     add_columns(lake, filled, [("", Column("unit", "string"))])
-    again = restage(lake, filled, "ours", staged.snapshot, {})
-    publish(lake, filled, "ours", again.snapshot, again.parent)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def test_restaging_with_a_lost_answer_doubles_nothing(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    told: list[int] = []
+    with on_commit(lake, answer_lost):
+        state = publish_again(lake, filled, "ours", staged.snapshot, lambda _: {}, lambda at, _: told.append(at))
+    assert told == [1]
+    assert state.refs["ours"] == state.main
+    assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def compact(lake: Lake, name: str) -> None:
+    table = lake.pyiceberg.load_table(name)
+    table.overwrite(table.scan().to_arrow())
+
+
+def expire(lake: Lake, name: str) -> None:
+    """All that no ref leads to directly: main's way back ends at its head."""
+    table = lake.pyiceberg.load_table(name)
+    held = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    expiry = table.maintenance.expire_snapshots()
+    for snapshot in table.metadata.snapshots:
+        if snapshot.snapshot_id not in held:
+            expiry = expiry.by_id(snapshot.snapshot_id)
+    expiry.commit()
+    assert not load(lake, name).history_complete()
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
+def test_where_history_was_cut_a_note_tells_what_was_published(
+    lake: Lake, rest_uri: str, filled: str, *, heard: bool
+) -> None:
+    others = connect(Connection(rest_uri))
+
+    def cut_meanwhile(send: Send) -> requests.Response:
+        if heard:
+            assert send().ok
+        for _ in range(2):
+            compact(others, filled)
+        expire(others, filled)
+        raise requests.ConnectionError("Connection aborted.")
+
+    staged = stage(lake, filled, 2)
+    with on_commit(lake, cut_meanwhile), nullcontext() if heard else pytest.raises(Conflict, match="main does not"):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert ids_in(lake, filled) == [1, 2]
+    assert any(key.startswith("published.") for key in load(lake, filled).properties)
+    open_branch(lake, filled, "newer", drop=["ours"])
+    assert not any(key.startswith("published.") for key in load(lake, filled).properties)
+
+
+def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(lake: Lake, filled: str) -> None:
+    """Main does not show any more that it held it."""
+    table = lake.pyiceberg.load_table(filled)
+    table.manage_snapshots().create_tag(head(lake, filled) or 0, "kept").commit()
+    staged = stage(lake, filled, 2)
+    for _ in range(2):
+        compact(lake, filled)
+    expire(lake, filled)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert ids_in(lake, filled) == [1, 2]
+
+
+def test_a_neighbour_that_never_rests_keeps_nobody_out(lake: Lake, rest_uri: str, filled: str) -> None:
+    """Its commits take the place of ours again and again, but not for ever."""
+    others, stop = connect(Connection(rest_uri)), Event()
+    row = lake.pyiceberg.load_table(filled).scan(limit=1).to_arrow()
+    refused: list[int] = []
+
+    def append() -> int:
+        for number in count():
+            if stop.is_set():
+                return number
+            with suppress(CommitFailedException):
+                others.pyiceberg.load_table(filled).append(row)
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(append)
+        try:
+            for number in range(2, 8):
+                staged = stage(lake, filled, number)
+                try:
+                    publish(lake, filled, "ours", staged.snapshot, staged.parent)
+                except Conflict:
+                    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {}, lambda at, _: refused.append(at))
+        finally:
+            stop.set()
+    print(f"{busy.result()} commits of the neighbour, {len(refused)} of ours were refused")
+    assert [each for each in ids_in(lake, filled) if each > 1] == [*range(2, 8)]
 
 
 def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled: str) -> None:
@@ -300,7 +395,7 @@ def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled
     with pytest.raises(BranchGone):
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
     with pytest.raises(BranchGone):
-        restage(lake, filled, "ours", staged.snapshot, {})
+        publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     with pytest.raises(BranchGone):
         stage(lake, filled, 3)
     with pytest.raises(BranchGone):
@@ -338,10 +433,9 @@ def test_a_request_that_arrives_late_doubles_nothing(lake: Lake, filled: str, ar
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
     if arrives == "before the restaging":
         assert late[0]().status_code == 200
-    again = restage(lake, filled, "ours", staged.snapshot, {})
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     if arrives == "after the restaging":
         assert late[0]().status_code == 409
-    publish(lake, filled, "ours", again.snapshot, again.parent)
     assert ids_in(lake, filled) == [1, 2]
 
 
