@@ -357,7 +357,11 @@ class Stream:
             return failure
         said = f"{spark_errors.whole(failure)}\n{causes}"
         source = sources.chosen(self.settings.source)
-        found = source.explained(said, self.settings.source) or TryAgain(spark_errors.first_line(said))
+        found = (
+            source.explained(said, self.settings.source)
+            or spark_errors.of_disk(said, self.scratch)
+            or TryAgain(spark_errors.first_line(said))
+        )
         found.__cause__ = failure
         return found
 
@@ -387,7 +391,7 @@ class Stream:
         try:
             folder.mkdir(parents=True)
         except OSError as broken:
-            raise TryAgain(f"Spark's checkpoint can't be written: {broken}") from broken
+            raise spark_errors.of_scratch(broken.strerror or str(broken), self.scratch) from broken
         return folder
 
     def _acknowledge(self, source: Source) -> Callable[[Offsets], None]:

@@ -282,6 +282,7 @@ class Kafka:
             "kafka.default.api.timeout.ms": "15000",
             "fetchOffset.numRetries": "1",
             "kafkaConsumer.pollTimeoutMs": "30000",
+            "kafka.allow.auto.create.topics": "false",  # one that somebody has deleted is not ours to bring back
             "subscribe": ",".join(self._topics),
             "startingOffsets": as_json(start),
             "maxOffsetsPerTrigger": str(max_records),

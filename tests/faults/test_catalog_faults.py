@@ -174,6 +174,21 @@ class Alone:
         assert [row["n"] for row in self.bench.rows(self.table)] == [1]
 
 
+@pytest.mark.usefixtures("_healed")
+def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> None:
+    """Twice: a stream need not begin again for it. What lasts is for the stream to wait for."""
+    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+    look: Plan = {"method": "GET", "path": "/t$", "agent": PYICEBERG}
+    for said in ("500", "503", "429", "reset"):
+        twice = proxy.fail(**FAULTS[said], **look, times=2)
+        assert alone.lake.find(alone.table), said
+        assert twice.is_over, said
+    lasting = proxy.fail(503, **look, times=3)
+    with pytest.raises(TryAgain, match="loading table"):
+        alone.lake.find(alone.table)
+    assert lasting.is_over
+
+
 REQUESTS: Mapping[str, tuple[Callable[[Alone], None], Plan]] = {
     "namespace": (Alone.make_a_namespace, {"path": "/namespaces$"}),
     "table": (Alone.make_a_table, {"path": "/tables$"}),

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 from pyiceberg.table import Table
 
 from lakehouse_ingest import ledger
@@ -37,7 +35,7 @@ from tests.live.test_many_tables import typed
 from tests.live.test_status import command, words
 from tests.services.command import Command
 from tests.services.ingesting import Bench, running
-from tests.services.kafka import PATIENCE, create_topic, delete_topic, produce
+from tests.services.kafka import PATIENCE, cleaning_at_once, create_topic, delete_topic, produce
 from tests.services.pipelines import until
 from tests.services.readers import local
 
@@ -188,27 +186,6 @@ def test_markers_and_aborted_records_are_holes(bench: Bench, topic: str, monkeyp
     assert without.code == PROVEN
     assert 0 < without.holes <= 21
     assert sum(without.tables.values()) + without.beyond == 16
-
-
-@contextmanager
-def cleaning_at_once(broker: str) -> Iterator[None]:
-    """The broker's cleaner looks every 0.1 s, not every 15."""
-    admin = AdminClient({"bootstrap.servers": broker})
-
-    (broker_id,) = admin.list_topics(timeout=PATIENCE).brokers
-
-    def alter(operation: AlterConfigOpType) -> None:
-        entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
-        (done,) = admin.incremental_alter_configs(
-            [ConfigResource(ResourceType.BROKER, str(broker_id), incremental_configs=[entry])]
-        ).values()
-        done.result(PATIENCE)
-
-    alter(AlterConfigOpType.SET)
-    try:
-        yield
-    finally:
-        alter(AlterConfigOpType.DELETE)
 
 
 def test_what_compaction_took_is_a_hole(bench: Bench, topic: str) -> None:
