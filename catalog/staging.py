@@ -11,9 +11,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from catalog.attempts import patiently
-from catalog.commits import append_onto_main, commit, is_published, move, note, still
+from catalog.commits import Append, append_onto_main, commit, is_published, move, note, still
 from catalog.connection import Lake
-from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused
+from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused, Unreachable
 from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
@@ -55,12 +55,12 @@ def publish_again(
         text = summary(state)
         with lake.calling(f"{what} of table {name}"):
             files = files or _added_files(table, staged)
-            _check_required(table, staged)
-            again = append_onto_main(table, _fitting(table, files), text)
-        ours.add(again.snapshot)
+        _check_required(table, staged)
         requirements = (still("main", state.main), still(branch, staged))
-        updates = (*again.updates, move(branch, again.snapshot), move("main", again.snapshot))
         try:
+            again = _built(lake, table, what, files, text)
+            ours.add(again.snapshot)
+            updates = (*again.updates, move(branch, again.snapshot), move("main", again.snapshot))
             return commit(lake, table, what, requirements, (*updates, note(branch, again.snapshot)))
         except (Conflict, OutcomeUnknown) as failure:
             if last:
@@ -104,18 +104,30 @@ def _stage(
             # An attempt without an answer took effect.
             return Staged(at, state.snapshots[at].parent)
         with lake.calling(f"{what} of table {name}"):
-            again = append_onto_main(table, _fitting(table, files(table)), summary)
-        ours.add(again.snapshot)
+            written = files(table)
         requirements = (still(branch, at), still("main", state.main))
-        updates = (*again.updates, move(branch, again.snapshot))
         try:
-            commit(lake, table, what, requirements, updates)
+            again = _built(lake, table, what, written, summary)
+            ours.add(again.snapshot)
+            commit(lake, table, what, requirements, (*again.updates, move(branch, again.snapshot)))
         except (Conflict, OutcomeUnknown):
             if last:
                 raise
         else:
             return Staged(again.snapshot, state.main)
     raise AssertionError
+
+
+def _built(lake: Lake, table: Table, what: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Append:
+    """Put the files upon main's head; Conflict where others have moved it since, and removed what it was made of."""
+    name, head = ".".join(table.name()), state_of(table).main
+    try:
+        with lake.calling(f"{what} of table {name}"):
+            return append_onto_main(table, _fitting(table, files), summary)
+    except Unreachable as missing:
+        if lake.state(name).main == head:
+            raise
+        raise Conflict(str(missing)) from missing
 
 
 def _added_files(table: Table, staged: int) -> list[DataFile]:

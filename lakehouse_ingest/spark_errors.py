@@ -10,7 +10,7 @@ from lakehouse_ingest.errors import TryAgain, fitted
 FRAMES = 40  # of a cause: they tell whose file it was
 # What a disk says, and then the first of Java's frames that tells what was to be written.
 DISK = re.compile(
-    r"(?P<why>No space left on device|Disk quota exceeded|Read-only file system|Input/output error|File too large)"
+    r"(?P<why>No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Mkdirs failed)"
     r"(?:.*?\bat (?:\S+/)?org\.apache\.(?P<whose>iceberg|parquet|spark)\.)?",
     re.DOTALL,
 )

@@ -331,7 +331,9 @@ class Lake:
         except _LostRace as race:
             self._refused(place.table, 1, race)
             state = self._published_again(place, staged, mark, extra or {})
-        return self._place(place.table, place.branch, state)
+        now = self._place(place.table, place.branch, state)
+        # Where others have cut it off by now, what was published is known all the same.
+        return now if now.known else replace(now, mark=mark, carried=ledger.to_summary(mark, place.carried), known=True)
 
     def _published_again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
         def summary(state: TableState) -> Mapping[str, str]:

@@ -82,7 +82,8 @@ class Scene:
     @property
     def checkpoint(self) -> Path:
         """Of the start that runs."""
-        return max(self.scratch.glob("start-*/checkpoint-*"), key=lambda folder: int(folder.name.rpartition("_")[2]))
+        found = self.scratch.glob(f"start-*/checkpoint-{self.flow.name}-*")
+        return max(found, key=lambda folder: int(folder.name.rpartition("-")[2]))
 
     def offsets(self) -> Path:
         """Spark's entry of the last batch."""
@@ -137,7 +138,7 @@ def test_a_disk(
 
 def test_a_disk_that_stays_full_is_given_up(scene: Scene) -> None:
     """With what is to be done; and what was there to land lands when that was done."""
-    flow = Flow(Bench(scene.flow.bench.spark, scene.flow.bench.broker, scene.flow.bench.uri, scene.scratch), "")
+    flow = Flow(scene.flow.bench, scene.flow.bench.uri)
     flow.produce()
     with scene.disks["checkpoint"].full(), pytest.raises(TryAgain, match=f"given up after .*{FULL}.*TMPDIR"):
         flow.bench.ingest(flow.direct.model_copy(update={"retry": flow.direct.retry.model_copy(update={"limit": 1})}))
