@@ -233,6 +233,36 @@ def recover(
 
 
 @app.command()
+def acknowledge(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    reason: Annotated[str, typer.Option(show_default=False, help="Why; it is kept with the ranges.")] = "",
+    only: Annotated[str | None, typer.Option(help="What this topic or table alone has lost.")] = None,
+    offsets: Annotated[
+        list[str] | None, typer.Option(show_default=False, help="These alone: topic/partition/first-last; repeatable.")
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it says what would be done.")] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Note that rows were taken out on purpose, as by an erasure: `verify` then counts them as removed, not lost."""
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    from lakehouse_ingest.commands import acknowledge as command  # noqa: PLC0415 - loads pyiceberg
+
+    code = command.acknowledge(
+        settings, reason=reason, only=only, offsets=offsets or (), yes=yes, jars=jars, as_json=json
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
 def adopt(
     config: Config = None,
     topics: Topics = None,

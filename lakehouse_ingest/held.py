@@ -68,7 +68,7 @@ def _coordinates(
     at = F.col(SOURCE)
     # The lowest one is what files are left out by; then partition by partition.
     lowest = min(start.values(), default=0)
-    wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & ~accounting.below(at, start)
+    wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & accounting.beyond(at, start)
     found = []
     for holder in holders:
         name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))

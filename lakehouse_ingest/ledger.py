@@ -89,13 +89,18 @@ def highest(maps: Iterable[Offsets]) -> dict[tuple[str, int], int]:
 
 def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
     """The properties of a commit: our mark, and the other pipelines' marks of `carried` as they are."""
-    others = {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
+    others = as_it_was(carried)
     own = {
         f"{PREFIX}token": str(mark.token),
         f"{PREFIX}trace": mark.trace,
         f"{MARK}{mark.token.pipeline}": encode(mark),
     }
     return {**others, **{key: text for key, text in own.items() if text}}
+
+
+def as_it_was(carried: Summary) -> dict[str, str]:
+    """What every commit carries further, whoever makes it."""
+    return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
 
 
 def from_summary(summary: Summary, pipeline: str) -> Mark | None:

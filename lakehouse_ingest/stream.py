@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, sources, spark_errors, starting
+from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, shares, sources, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
@@ -33,7 +33,7 @@ from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.session import forget_catalogs
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
-from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
+from lakehouse_ingest.sources.beginnings import beginning, refuse_unkept, refuse_unread
 from lakehouse_ingest.stream_tables import StreamTables
 from lakehouse_ingest.table_keeper import Landing
 from lakehouse_ingest.tables import (
@@ -199,21 +199,28 @@ class Stream:
         registered.pop(dead_name, None)
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())
+        refuse_unkept(self.settings.source, now.high)
         everywhere = [*places.values()]
         lake.begin_within(generation := newest_generation((record_place, *everywhere)))
         record_place = record_place.within(generation)
         places = {name: place.within(generation) for name, place in places.items()}
         done = starting.complete(record_place, [*places.values()])
-        low, high = now.unknown(done)
+        low, high = now.unknown(done, self.settings.source.partitions)
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
         later = bool(done and self.stream.topic_pattern and self.settings.source.start == "latest")
-        new = low if later else beginning(self.settings.source, low, high, source.since)
+        new = low if later else beginning(self.settings.source, low, high, source.since, done)
         start = starting.begin(record_place, [*places.values()], now, new)
+        shared = [place for name, place in places.items() if name != dead_name]
+        start = {
+            **start,
+            **shares.taken_over(self.identity, record_place, shared, now, done, self.settings.source),
+        }
+        stands = {**shares.left(record_place, [*places.values()], now, done), **start}
         marks = [place.mark for place in (record_place, *places.values()) if place.mark]
         token = Token(self.identity, generation, epoch, -1)
         meant = starting.meaning(self.settings, self.stream)
         topics = identity.known_as(ledger.ids_of(marks))
-        mark = Mark(token, topics, start, start, start, starting.hash_of(meant))
+        mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
         record = BatchRecord(
             lake,
             record_place,
@@ -330,12 +337,17 @@ class Stream:
         return more_topics
 
     def _finds_others(self, street: Street, source: Source) -> bool:
-        """Whether the pattern matches topics that this start has not read; refuses those that it reads when they were
-        made anew. Where one has just as many records as before nothing would come, and nothing be said."""
+        """Whether there are topics that the pattern matches, or partitions, that this start has not read; refuses the
+        topics that it reads when they were made anew. Where one has just as many records as before nothing would come,
+        and nothing be said. A query that is told which partitions to read takes in no others by itself.
+        """
+        pattern, told = self.stream.topic_pattern, self.settings.source.partitions
         try:
             street.still_the_same()
-            pattern = self.stream.topic_pattern
-            return bool(pattern) and not set(self.stream.topics).issuperset(source.matching(pattern or ""))
+            return bool(
+                (pattern and not set(self.stream.topics).issuperset(source.matching(pattern)))
+                or (told and source.ends().keys() - street.start.keys())
+            )
         except _MadeAnew:
             raise
         except TryAgain:

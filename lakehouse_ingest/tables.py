@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -386,6 +387,35 @@ class Lake:
             staged = catalog.append_rows(self._lake, place.table, place.branch, rows, summary)
         # Staged upon whatever main was by then: where that is not `place.main`, it is refused and staged again.
         return self.publish(place, staged.snapshot, mark, extra)
+
+    def append_beside(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """A few rows of bookkeeping by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken.
+
+        The branch is one for this once; those of starts are called otherwise.
+        """
+        branch = f"beside_{self._pipeline}_{uuid4().hex[:12]}"
+        with _explained():
+            catalog.open_branch(self._lake, table, branch)
+            try:
+                self._append_beside(table, branch, rows)
+            finally:
+                catalog.drop_branches(self._lake, table, [branch])
+
+    def _append_beside(self, table: str, branch: str, rows: Sequence[Mapping[str, object]]) -> None:
+        def summary(state: TableState) -> Mapping[str, str]:
+            return ledger.as_it_was(self.seen(state).carried)
+
+        def refused(attempt: int, why: Exception) -> None:
+            self._refused(table, attempt, why)
+
+        before = catalog.load(self._lake, table)
+        staged = catalog.append_rows(self._lake, table, branch, rows, summary(before)).snapshot
+        try:
+            catalog.publish(self._lake, table, branch, staged, before.main)
+        except catalog.BranchGone:
+            raise
+        except catalog.Conflict:
+            catalog.publish_again(self._lake, table, branch, staged, summary, refused)
 
 
 class _LostRace(TryAgain):

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from lakehouse_ingest.settings.values import (
     ANY_TOPIC,
     HIDDEN,
+    ChosenPartitions,
     Codec,
     Dotted,
     Identifier,
@@ -222,6 +223,11 @@ class SourceSettings(Model):
         default={},
         description="before `start`, and like it for what no table holds: offsets { topic = { partition = last } }"
         " of the last records that need not be read",
+    )
+    partitions: ChosenPartitions = Field(
+        default={},
+        description="read these partitions of a topic alone, { topic = [0, 1] }, so that other pipelines may read the"
+        " others into the same table; such as are added to the topic later are then not read",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         default="read_committed", description="whether records of open and aborted transactions are left out"

@@ -40,6 +40,7 @@ NO_COORDINATOR = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
+SHOWN = 12  # stated partitions, in a sentence
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
 
@@ -108,7 +109,20 @@ class Kafka:
         there = self._listed()
         if missing := [topic for topic in self._topics if topic not in there]:
             raise self._absent(missing[0])
-        return [TopicPartition(topic, number) for topic in self._topics for number in there[topic]]
+        return [
+            TopicPartition(topic, number) for topic in self._topics for number in self._read_of(topic, there[topic])
+        ]
+
+    def _read_of(self, topic: str, there: Collection[int]) -> Collection[int]:
+        stated = self._settings.partitions.get(topic)
+        if stated is None:
+            return there
+        if absent := [number for number in stated if number not in there]:
+            raise SettingsRefused(
+                f"`source.partitions` names partition {absent[0]} of topic {topic}, whose partitions are 0 to"
+                f" {max(there)}"
+            )
+        return stated
 
     def _listed(self) -> Mapping[str, Collection[int]]:
         """Every topic there, with its partitions."""
@@ -187,9 +201,17 @@ class Kafka:
         self._describe(group)
         count = sum(high[at] - low[at] for at in low)
         return (
-            f"{', '.join(self._topics) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
+            f"{', '.join(self._told()) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
             f" {read}"
         )
+
+    def _told(self) -> Iterator[str]:
+        """The topics; of one whose partitions are stated also these."""
+        there = self._listed() if self._settings.partitions else {}
+        for topic in self._topics:
+            stated = self._settings.partitions.get(topic)
+            of = f"{', '.join(map(str, stated[:SHOWN]))}{', …' if len(stated) > SHOWN else ''}" if stated else ""
+            yield f"{topic} (partitions {of} of {len(there[topic])})" if stated else topic
 
     def _describe(self, group: str) -> ConsumerGroupDescription:
         """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
@@ -283,7 +305,7 @@ class Kafka:
             "fetchOffset.numRetries": "1",
             "kafkaConsumer.pollTimeoutMs": "30000",
             "kafka.allow.auto.create.topics": "false",  # one that somebody has deleted is not ours to bring back
-            "subscribe": ",".join(self._topics),
+            **self._which(start),
             "startingOffsets": as_json(start),
             "maxOffsetsPerTrigger": str(max_records),
             "failOnDataLoss": "true",
@@ -292,6 +314,13 @@ class Kafka:
             **{f"kafka.{key}": value for key, value in client.items()},
         }
         return spark.readStream.format("kafka").options(**options).load()
+
+    def _which(self, start: Offsets) -> dict[str, str]:
+        """Whole topics, so that new partitions are taken in by themselves, unless we are told which ones."""
+        if not any(topic in self._settings.partitions for topic in self._topics):
+            return {"subscribe": ",".join(self._topics)}
+        numbers = {topic: [number for name, number in sorted(start) if name == topic] for topic in self._topics}
+        return {"assign": json.dumps(numbers)}
 
     @staticmethod
     def explained(said: str, settings: SourceSettings) -> LakehouseError | None:

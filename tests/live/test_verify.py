@@ -57,7 +57,7 @@ def verdict_on(settings: Settings) -> Verdict:
 
 def check_sum(verdict: Verdict) -> None:
     """Each offset is somewhere in the sentence, once."""
-    elsewhere = verdict.filtered + verdict.discarded + verdict.holes + verdict.holes_recorded
+    elsewhere = verdict.filtered + verdict.discarded + verdict.removed + verdict.holes + verdict.holes_recorded
     rows = sum(verdict.tables.values()) + verdict.dead - verdict.duplicates
     assert verdict.offsets == rows + elsewhere + verdict.lost + verdict.unknown, verdict
 
@@ -474,7 +474,7 @@ def test_many_windows_find_the_same(bench: Bench, filled: Landed, monkeypatch: p
     monkeypatch.setattr(pages, "SHIFT", 2)
     for module in (pages, proof, recorded):
         monkeypatch.setattr(module, "PAGE", 4)
-    monkeypatch.setattr(command_verify, "recount", lambda *args, **more: proof.verify(*args, **more, most_pages=4))
+    monkeypatch.setattr(command_verify, "recount", lambda *args, **more: proof.recount(*args, **more, most_pages=4))
     assert verdict_on(settings) == whole
     assert len(counts) > 3
 

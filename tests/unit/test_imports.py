@@ -50,6 +50,7 @@ GROUND: dict[str, set[str]] = {
     "questions": {"ledger", "tables"},
     "starting": {"ledger", "questions", "tables"},
     "origins": {"offset_log", "sources"},
+    "shares": {"ledger", "questions", "tables"},
     "verifying": {"ledger", "sources", "tables"},
     "observing": {"hiding"},
     "names": set(),
