@@ -70,14 +70,21 @@ def forget(state: TableState, branches: Iterable[str]) -> Updates:
     return (RemovePropertiesUpdate(removals=known),) if known else ()
 
 
-def is_published(state: TableState, branch: str, snapshot: int) -> bool:
+def is_published(state: TableState, branch: str | None, snapshot: int) -> bool:
     """Whether main holds what was staged on the branch; where others have expired main's history, the note tells."""
     found = state.contains(snapshot)
-    return state.properties.get(_noted(branch)) == str(snapshot) if found is None else found
+    if found is None and branch is not None:
+        return state.properties.get(_noted(branch)) == str(snapshot)
+    return bool(found)
 
 
 def _noted(branch: str) -> str:
     return f"published.{branch}"
+
+
+def properties(given: Mapping[str, str]) -> Updates:
+    """Set these properties of the table, and leave the others as they are."""
+    return (SetPropertiesUpdate(updates=dict(given)),) if given else ()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
 # Upon a head that others move without a pause, some of them do not come to anything.
-_TRIES = 16
+TRIES = 16
 
 
 def publish_again(
@@ -40,7 +40,7 @@ def publish_again(
     what = f"staging {staged} again"
     ours: set[int] = set()
     files: list[DataFile] = []
-    for attempt, last in enumerate(patiently(_TRIES), 1):
+    for attempt, last in enumerate(patiently(TRIES), 1):
         table = lake.table(name)
         state = state_of(table)
         # An attempt without an answer took effect where the branch is at what it made; main went along.
@@ -54,11 +54,11 @@ def publish_again(
             raise Conflict(f"{what} of table {name}: the branch has moved to {at}")
         text = summary(state)
         with lake.calling(f"{what} of table {name}"):
-            files = files or _added_files(table, staged)
-        _check_required(table, staged)
+            files = files or added_files(table, staged)
+        check_required(table, staged)
         requirements = (still("main", state.main), still(branch, staged))
         try:
-            again = _built(lake, table, what, files, text)
+            again = built(lake, table, what, files, text)
             ours.add(again.snapshot)
             updates = (*again.updates, move(branch, again.snapshot), move("main", again.snapshot))
             return commit(lake, table, what, requirements, (*updates, note(branch, again.snapshot)))
@@ -79,7 +79,7 @@ def append_rows(
 
     def files(table: Table) -> Sequence[DataFile]:
         if not written:
-            written.extend(_written(table, rows))
+            written.extend(written_files(table, rows))
         return written
 
     return _stage(lake, name, branch, files, summary)
@@ -107,7 +107,7 @@ def _stage(
             written = files(table)
         requirements = (still(branch, at), still("main", state.main))
         try:
-            again = _built(lake, table, what, written, summary)
+            again = built(lake, table, what, written, summary)
             ours.add(again.snapshot)
             commit(lake, table, what, requirements, (*again.updates, move(branch, again.snapshot)))
         except (Conflict, OutcomeUnknown):
@@ -118,19 +118,19 @@ def _stage(
     raise AssertionError
 
 
-def _built(lake: Lake, table: Table, what: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Append:
+def built(lake: Lake, table: Table, what: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Append:
     """Put the files upon main's head; Conflict where others have moved it since, and removed what it was made of."""
     name, head = ".".join(table.name()), state_of(table).main
     try:
         with lake.calling(f"{what} of table {name}"):
-            return append_onto_main(table, _fitting(table, files), summary)
+            return append_onto_main(table, fitting(table, files), summary)
     except Unreachable as missing:
         if lake.state(name).main == head:
             raise
         raise Conflict(str(missing)) from missing
 
 
-def _added_files(table: Table, staged: int) -> list[DataFile]:
+def added_files(table: Table, staged: int) -> list[DataFile]:
     """Give the files that the snapshot added; of those below it cut history could not tell what main holds."""
     snapshot = table.metadata.snapshot_by_id(staged)
     assert snapshot
@@ -145,7 +145,7 @@ def _added_files(table: Table, staged: int) -> list[DataFile]:
     ]
 
 
-def _check_required(table: Table, staged: int) -> None:
+def check_required(table: Table, staged: int) -> None:
     """Refuse where the schema has come to require a column that the files cannot have."""
     snapshot = table.metadata.snapshot_by_id(staged)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
@@ -157,14 +157,16 @@ def _check_required(table: Table, staged: int) -> None:
         raise FilesUnfit(f"the files of {staged} lack {', '.join(missing)}, which the table now requires")
 
 
-def _fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
+def fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
+    """Give them back if they lie as the table is partitioned now."""
     spec_id = table.spec().spec_id
     if any(file.spec_id != spec_id for file in files):
         raise FilesUnfit("the table is now partitioned in another way than the files are")
     return files
 
 
-def _written(table: Table, rows: Sequence[Mapping[str, object]]) -> list[DataFile]:
+def written_files(table: Table, rows: Sequence[Mapping[str, object]]) -> list[DataFile]:
+    """Write the rows; no snapshot has them yet."""
     schema = table.schema().as_arrow()
     unknown = sorted({key for row in rows for key in row} - set(schema.names))
     if unknown:

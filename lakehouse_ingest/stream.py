@@ -89,6 +89,8 @@ class Stream:
     def run(self) -> None:
         """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
         refuse_unread(self.settings.source, self._is_read)
+        if self.settings.catalog.publish == "direct":
+            self.watch.log.info("publishes_directly", stream=self.name)
         wait, attempt, since = self.settings.retry.first, 0, monotonic()
         while not (self.stop.is_set() or self._has_enough):
             before, self._stands = self.landed, None
@@ -123,6 +125,7 @@ class Stream:
         lake = self._lake = self._lake or Lake(
             self.connection,
             self.identity,
+            self.settings.catalog.publish,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
         )
         # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
@@ -203,7 +206,8 @@ class Stream:
         everywhere = [*places.values()]
         lake.begin_within(generation := newest_generation((record_place, *everywhere)))
         record_place = record_place.within(generation)
-        places = {name: place.within(generation) for name, place in places.items()}
+        # Where nothing lands, the starts' own commits become many.
+        places = {name: self._expired(lake, place.within(generation)) for name, place in places.items()}
         done = starting.complete(record_place, [*places.values()])
         low, high = now.unknown(done, self.settings.source.partitions)
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
@@ -426,7 +430,7 @@ class Stream:
             return place
         reached(FailPoint.EXPIRING)
         try:
-            count = expire(self.spark, place.table, self.identity, keep)
+            count = expire(self.spark, place.table, self.identity, place.epoch, keep)
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
             self.watch.log.warning("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))

@@ -146,7 +146,7 @@ def _looked(
     settings: Settings, stream: StreamSettings, uri: str, origin: From, whole: Callable[[Traces], Origin] | None
 ) -> Stood:
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
     source = sources.of_stream(settings.source, stream)
     logs = source.identity()
     low, high = source.bounds()

@@ -79,7 +79,7 @@ def recover(
 
 def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
     stood = Stood(identity, lake, f"{namespace}.{settings.ledger.batch_table}")
     record = lake.find(stood.record)
     if record is None:

@@ -91,6 +91,11 @@ class CatalogSettings(Model):
     vended_credentials: bool = Field(
         default=False, description="ask the catalog for credentials of each table's files, and use those"
     )
+    publish: Literal["branch", "direct"] = Field(
+        default="branch",
+        description="how rows that wait to be seen are kept: on a branch of the table, or without one, where the"
+        " catalog allows none: directly, at the cost of a small commit a table and start",
+    )
     timeout: Seconds = Field(default=60.0, gt=0, description="a request without an answer for so long has failed")
     properties: Mapping[str, str] = Field(
         default={}, description="further catalog properties, for Spark and pyiceberg both"

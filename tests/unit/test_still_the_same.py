@@ -12,7 +12,8 @@ from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.stream import _refuse_others
-from lakehouse_ingest.tables import Lake, Place, TableState
+from lakehouse_ingest.tables import Place, TableState
+from lakehouse_ingest.tables.publishing import OnBranch
 
 # -- topics -----------------------------------------------------------------------------------------------
 
@@ -63,32 +64,27 @@ def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, i
     return TableState(TABLE, UUID, "", 2, 0, (), (), (), {}, refs, snapshots, "")
 
 
-def lake() -> Lake:
-    """What it says of a state that somebody else has loaded."""
-    made: Any = Lake.__new__(Lake)
-    made._pipeline, made._generation = PIPELINE, 0
-    return cast("Lake", made)
-
-
+# Of a state that somebody else has loaded: no catalog is asked.
+WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
 PLACE = Place(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
 MARKED = to_summary(mark(UP_TO_NINE), {})
 
 
 def test_commits_of_strangers_move_nothing_of_ours() -> None:
-    now = lake()._unmoved(PLACE, state({}, {}, MARKED))
+    now = WAY.unmoved(PLACE, state({}, {}, MARKED))
     assert (now.held, now.main) == (UP_TO_NINE, 3)
 
 
 def test_where_history_was_cut_the_mark_that_we_know_holds() -> None:
     """Others compacted the table and expired what was before; that there is no mark is no sign of another writer."""
-    now = lake()._unmoved(PLACE, state({}, cut=True))
+    now = WAY.unmoved(PLACE, state({}, cut=True))
     assert (now.held, now.carried, now.main) == (UP_TO_NINE, PLACE.carried, 1)
     assert now.known
 
 
 def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
     other = to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED)
-    now = lake()._unmoved(PLACE, state(other, cut=True))
+    now = WAY.unmoved(PLACE, state(other, cut=True))
     assert now.held == UP_TO_NINE
     assert now.carried == other
 
@@ -104,7 +100,7 @@ def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
 )
 def test_other_offsets_than_a_moment_ago_are_refused(found: TableState) -> None:
     with pytest.raises(TableChanged, match=r"ns\.t holds other offsets.*rolled back"):
-        lake()._unmoved(PLACE, found)
+        WAY.unmoved(PLACE, found)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +114,4 @@ def test_other_offsets_than_a_moment_ago_are_refused(found: TableState) -> None:
 )
 def test_a_newer_start_is_made_way_for(found: TableState, refusal: type[NeedsOperator]) -> None:
     with pytest.raises(refusal, match="has taken over"):
-        lake()._unmoved(PLACE, found)
+        WAY.unmoved(PLACE, found)
