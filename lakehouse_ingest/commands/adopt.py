@@ -32,6 +32,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 
 UNANSWERED = 3
 SHOWN = 20  # partitions of a stream; the others are in the JSON
+SAME = "that the topics were not deleted and made anew since then"
 WAYS = "--from-checkpoint, --from-group or --from-file"
 
 
@@ -58,6 +59,10 @@ class Target:
     topic: str = ""  # that its name was made of
     adds: Sequence[str] = ()  # columns that a run would add to it
 
+    @property
+    def left(self) -> Traces:
+        return traces(each.summary for each in self.state.ancestors()) if self.state else Traces()
+
 
 @dataclass
 class Stood:
@@ -66,12 +71,18 @@ class Stood:
     identity: str
     lake: Lake
     record: str  # the batch record's name
-    source: SourceIdentity
+    source: Source
+    logs: SourceIdentity
     low: Offsets
     high: Offsets
     targets: Sequence[Target]
-    origin: Origin | None = None
+    origin: Origin | None = None  # none: it is left alone
+    begun: NeedsOperator | None = None  # why
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> Traces:
+        return together(each.left for each in self.targets)
 
     @property
     def lost(self) -> dict[TopicPartition, tuple[int, int]]:
@@ -82,6 +93,10 @@ class Stood:
     @property
     def unnamed(self) -> list[TopicPartition]:
         return [at for at in self.offsets if self.origin and at not in self.origin.offsets]
+
+    @property
+    def trusted(self) -> Sequence[str]:
+        return (*self.origin.trusted, SAME) if self.origin else ()
 
     @property
     def note(self) -> str:
@@ -108,12 +123,8 @@ def adopt(
         if not origin.named:
             _tell_traces(console, settings, uri, as_json=as_json)
             return UNANSWERED
-        whole = _whole(origin)
-        found = [_looked(settings, stream, uri, origin, whole) for stream in settings.streams]
+        found = _found(settings, uri, origin)
         taken = [each for each in found if each.origin]
-        if not taken:
-            topics = ", ".join(sorted({topic for each in found for topic in each.source.topics}))
-            raise SettingsRefused(f"`{origin.named[0]}` says nothing of {topics}: it is another one, or `topics` are")
         for each in taken:
             _check(each, accept_loss=accept_loss)
         if yes:
@@ -131,34 +142,51 @@ def adopt(
 # -- what is there ----------------------------------------------------------------------------------------
 
 
-def _whole(origin: From) -> Callable[[Traces], Origin] | None:
-    """Of an origin that needs no broker: the same for all streams, but for what their tables tell."""
-    if origin.checkpoint:
-        read = checkpoint.read(origin.checkpoint)
-        return lambda left: checkpoint.of_checkpoint(read, left.batches.get(read.query))
-    if origin.file:
-        said = given.of_file(origin.file)
-        return lambda _: said
-    return None
+def _found(settings: Settings, uri: str, origin: From) -> list[Stood]:
+    found = [_looked(settings, stream, uri) for stream in settings.streams]
+    whole = _whole(origin, together(each.left for each in found))
+    for each in found:
+        if offsets := whole(each) if whole else _of_groups(settings, each, origin):
+            _begin(settings, each, offsets)
+    if not any(each.origin for each in found):
+        for begun in (each.begun for each in found if each.begun):
+            raise begun
+        topics = ", ".join(sorted({topic for each in found for topic in each.logs.topics}))
+        raise SettingsRefused(f"`{origin.named[0]}` says nothing of {topics}: it is another one, or `topics` are")
+    return found
 
 
-def _looked(
-    settings: Settings, stream: StreamSettings, uri: str, origin: From, whole: Callable[[Traces], Origin] | None
-) -> Stood:
+def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
     lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
     source = sources.of_stream(settings.source, stream)
     logs = source.identity()
     low, high = source.bounds()
     targets = [*_targets(lake, stream, namespace, [*logs.topics])]
-    stood = Stood(identity, lake, f"{namespace}.{settings.ledger.batch_table}", logs, low, high, targets)
-    left = _left(targets)
-    found = whole(left) if whole else _of_groups(settings, source, [*logs.topics], origin, left, lake)
-    if found is None or not {topic for topic, _ in found.offsets} & set(logs.topics):
-        return stood
-    _refuse_what_has_begun(stood, namespace)
-    stood.origin = found
-    named = {at: offset for at, offset in found.offsets.items() if at[0] in logs.topics}
+    return Stood(identity, lake, f"{namespace}.{settings.ledger.batch_table}", source, logs, low, high, targets)
+
+
+def _whole(origin: From, left: Traces) -> Callable[[Stood], Origin] | None:
+    """Of an origin that needs no broker: the same for all streams. `left`: in the tables of all of them."""
+    if origin.checkpoint:
+        read = checkpoint.read(origin.checkpoint)
+        landed = left.batches.get(read.query)
+        return lambda stood: checkpoint.of_checkpoint(read, landed, shown=read.query in stood.left.batches)
+    if origin.file:
+        said = given.of_file(origin.file)
+        return lambda _: said
+    return None
+
+
+def _begin(settings: Settings, stood: Stood, origin: Origin) -> None:
+    """Holds the offsets against what the source has; a stream whose topics are not named is left alone."""
+    low, high = stood.low, stood.high
+    named = {at: offset for at, offset in origin.offsets.items() if at[0] in stood.logs.topics}
+    if not named:
+        return
+    stood.begun = _begun(stood, settings.catalog.namespace)
+    if stood.begun:
+        return
     if absent := [at for at in named if at not in high]:
         raise SourceChanged(
             f"the origin names partition {absent[0][1]} of topic {absent[0][0]}, which has none of that number: it is"
@@ -170,24 +198,23 @@ def _looked(
             f"the origin goes on at {named[at]} of topic {at[0]} partition {at[1]}, which ends at {high[at]}: it is of"
             " another cluster, or the topic was made anew"
         )
-    first = beginning(settings.source, low, high, source.since) if set(high) - set(named) else {}
+    first = beginning(settings.source, low, high, stood.source.since) if set(high) - set(named) else {}
     stood.offsets = {at: max(named[at], low[at]) if at in named else first[at] for at in sorted(high)}
-    return stood
+    stood.origin = origin
 
 
-def _of_groups(
-    settings: Settings, source: Source, topics: Sequence[str], origin: From, left: Traces, lake: Lake
-) -> Origin | None:
+def _of_groups(settings: Settings, stood: Stood, origin: From) -> Origin | None:
+    source, topics = stood.source, [*stood.logs.topics]
     if origin.group:
-        control = left.control_of(origin.group)
+        control = stood.left.control_of(origin.group)
         if control is None:
             return groups.of_group(source, topics, origin.group)
         return groups.of_sink(settings.source, source, topics, control, origin.group)
     assert origin.table
-    state = lake.find(origin.table)
+    state = stood.lake.find(origin.table)
     if state is None:
         raise SettingsRefused(f"`--from-table` names {origin.table}, which is not there")
-    left = _left([state])
+    left = traces(each.summary for each in state.ancestors())
     if left.last is not Writer.CONNECT:
         raise NeedsOperator(_advice(origin.table, left))
     if len(left.controls) > 1:
@@ -221,30 +248,26 @@ def _targets(lake: Lake, stream: StreamSettings, namespace: str, topics: Sequenc
             yield Target(name, state, topic, adds)
 
 
-def _left(target: Sequence[Target | TableState]) -> Traces:
-    states = [each.state if isinstance(each, Target) else each for each in target]
-    return together(traces(each.summary for each in state.ancestors()) for state in states if state)
-
-
-def _refuse_what_has_begun(stood: Stood, namespace: str) -> None:
+def _begun(stood: Stood, namespace: str) -> NeedsOperator | None:
     """A pipeline that knows where it is goes on from there; what it does not know it asks for."""
     lake = stood.lake
     if not lake.has_namespace(namespace):
-        return
+        return None
     known = {stood.record, *lake.known_in(namespace)}
     places = [lake.seen(state) for name in sorted(known) if (state := lake.find(name))]
     if marked := next((each.table for each in places if each.mark), None):
-        raise NeedsOperator(
+        return NeedsOperator(
             f"the pipeline {stood.identity} has begun already, {marked} says how far it is: it goes on from there;"
             " `lakehouse-ingest recover` says what can be done, or give another `name`"
         )
     # A start leaves its mark in the batch record before anything lands. Where that is lost, the tables have to tell.
     telling = [each for each in places if each.table == stood.record] or places
     if pruned := next((each.table for each in telling if not each.known), None):
-        raise LedgerUnclear(
+        return LedgerUnclear(
             f"the history of {pruned} was expired, so whether the pipeline {stood.identity} has begun can't be told:"
             " give another `name`"
         )
+    return None
 
 
 def _check(stood: Stood, *, accept_loss: bool) -> None:
@@ -268,7 +291,7 @@ def _carry_out(settings: Settings, stood: Stood) -> None:
         kind=Kind.ADOPT,
         pipeline=stood.identity,
         generation=1,
-        source=stood.source,
+        source=stood.logs,
         offsets=stood.offsets,
         note=stood.note,
         spans={at: stood.lost.get(at, (offset, offset)) for at, offset in stood.offsets.items()},
@@ -287,7 +310,7 @@ def _tell_traces(console: Console, settings: Settings, uri: str, *, as_json: boo
         lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.identity_of(stream))
         topics = [*sources.of_stream(settings.source, stream).identity().topics]
         for each in _targets(lake, stream, settings.catalog.namespace, topics):
-            found = _advice(each.name, _left([each])) if each.state else f"{each.name} is not there"
+            found = _advice(each.name, each.left) if each.state else f"{each.name} is not there"
             said[each.name] = found
     if as_json:
         typer.echo(json.dumps([{"table": name, "found": found} for name, found in said.items()], indent=2))
@@ -315,7 +338,8 @@ def _advice(table: str, left: Traces) -> str:
 def _show(console: Console, stood: Stood) -> None:
     console.print(f"[bold]{stood.identity}[/]", end=": ")
     if stood.origin is None:
-        console.print("the origin says nothing of its topics, so it is left alone.", markup=False)
+        why = str(stood.begun) if stood.begun else "the origin says nothing of its topics"
+        console.print(f"{why}. It is left alone.", markup=False)
         return
     console.print(f"{stood.note}.", markup=False)
     unnamed = set(stood.unnamed)
@@ -333,12 +357,11 @@ def _show(console: Console, stood: Stood) -> None:
 
 
 def _end(console: Console, taken: Sequence[Stood], *, done: bool) -> None:
-    read = {topic for each in taken for topic in each.source.topics}
+    read = {topic for each in taken for topic in each.logs.topics}
     named = {topic for each in taken if each.origin for topic, _ in each.origin.offsets}
     if others := named - read:
         console.print(f"Topics of the origin that these streams do not read: {', '.join(sorted(others))}.")
-    trusted = dict.fromkeys(said for each in taken if each.origin for said in each.origin.trusted)
-    for said in trusted:
+    for said in dict.fromkeys(said for each in taken for said in each.trusted):
         console.print(f"You answer for it: {said}.", style="yellow", markup=False)
     console.print(
         "\nDone: the next `run` begins there." if done else "\nNothing has been changed. With --yes it is done."
@@ -350,7 +373,8 @@ def _plain(stood: Stood, *, done: bool) -> dict[str, Any]:
     return {
         "pipeline": stood.identity,
         "origin": stood.origin.says if stood.origin else None,
-        "trusted": [*stood.origin.trusted] if stood.origin else [],
+        "begun": str(stood.begun) if stood.begun else None,
+        "trusted": [*stood.trusted],
         "partitions": [
             {
                 "topic": at[0],

@@ -45,12 +45,12 @@ def read(folder: Path) -> Checkpoint:
     return Checkpoint(folder, query, last, max(begun))
 
 
-def of_checkpoint(checkpoint: Checkpoint, landed: int | None) -> Origin:
-    """`landed`: the newest batch of this query that a table shows."""
+def of_checkpoint(checkpoint: Checkpoint, landed: int | None, *, shown: bool) -> Origin:
+    """`landed`: the newest batch of this query that a table shows; `shown`: that it is one of this very stream."""
     number = ended(checkpoint, landed)
     trusted = [STOPPED]
-    if landed is None:
-        trusted.append("that all it has read stands in the tables: it did not write them by Iceberg's own sink")
+    if not shown:
+        trusted.append("that all it has read stands in the tables: they show no commit of its by Iceberg's own sink")
     return Origin(
         f"the checkpoint {checkpoint.folder.name} of the Spark query {checkpoint.query}, up to its batch {number}",
         offsets_of(_entry(checkpoint.folder, number), f"batch {number} of the checkpoint"),

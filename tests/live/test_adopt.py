@@ -220,7 +220,11 @@ def test_a_stream_that_the_origin_does_not_name_is_left_alone(
     former.produce(6)
     former.land(4)
     former.take_over(former.file(2, 2))
-    assert "s1: the origin says nothing of its topics, so it is left alone" in " ".join(capsys.readouterr().out.split())
+    assert "two-s1: the origin says nothing of its topics. It is left alone" in capsys.readouterr().out
+    both = folder / "both.json"
+    both.write_text(json.dumps({topic: {"0": 1}, other: {"0": 0}}))
+    assert adopt(former.settings, From(file=both), yes=True) == 0  # as if it had been interrupted before the second one
+    assert "two-s0: the pipeline two-s0 has begun already" in capsys.readouterr().out
     produce(bench.broker, other, [(None, b'{"n": 1}')])
     bench.ingest(former.settings)
     former.holds(6)

@@ -122,9 +122,9 @@ def test_a_checkpoint_is_read(tmp_path: Path) -> None:
     lines = {number: json.dumps({"t": {"0": 10 * number, "1": number}}) for number in (5, 6, 7)}
     read = checkpoint.read(written(tmp_path, lines, (5, 6)))
     assert (read.query, read.last, read.begun) == ("q", 6, 7)
-    landed = of_checkpoint(read, 7)
+    landed = of_checkpoint(read, 7, shown=True)
     assert (landed.offsets, len(landed.trusted)) == ({("t", 0): 70, ("t", 1): 7}, 1)
-    assert of_checkpoint(read, 6).offsets == {("t", 0): 60, ("t", 1): 6}
+    assert of_checkpoint(read, 6, shown=True).offsets == {("t", 0): 60, ("t", 1): 6}
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_damaged_entry_is_not_believed(tmp_path: Path) -> None:
     folder = written(tmp_path, {0: '{"t":{"0":3}}'}, (0,))
     (folder / "offsets" / ".0.crc").write_bytes(b"crc\0\0\0\x02\0\0\0\0\0")
     with pytest.raises(NeedsOperator, match="was damaged"):
-        of_checkpoint(checkpoint.read(folder), None)
+        of_checkpoint(checkpoint.read(folder), None, shown=False)
 
 
 # -- what stands in summaries ------------------------------------------------------------------------------
