@@ -11,7 +11,7 @@ FRAMES = 40  # of a cause: they tell whose file it was
 # What a disk says, and then the first of Java's frames that tells what was to be written.
 DISK = re.compile(
     r"(?P<why>No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Mkdirs failed)"
-    r"(?:.*?\bat (?:\S+/)?org\.apache\.(?P<whose>iceberg|parquet|spark)\.)?",
+    r".*?\bat (?:\S+/)?org\.apache\.(?P<whose>iceberg|parquet|spark)\.",
     re.DOTALL,
 )
 
@@ -45,12 +45,12 @@ def first_line(said: str) -> str:
 
 def of_disk(said: str, scratch: Path) -> TryAgain | None:
     """Which disk takes no more, and what to do."""
-    if not (found := DISK.search(said)):
-        return None
-    if found["whose"] == "spark":
-        return of_scratch(found["why"], scratch)
+    found = {each["whose"]: each["why"] for each in DISK.finditer(said)}
+    # Its own frames stand around those of whatever it calls.
+    if (spark := found.pop("spark", None)) and not found:
+        return of_scratch(spark, scratch)
     mend = "make room in the warehouse, or let us write there"
-    return TryAgain(f"the tables' files can't be written ({found['why']}); {mend}")
+    return next((TryAgain(f"the tables' files can't be written ({why}); {mend}") for why in found.values()), None)
 
 
 def of_scratch(why: str, scratch: Path) -> TryAgain:

@@ -37,8 +37,13 @@ def test_what_iceberg_writes_lies_in_the_warehouse(tmp_path: Path) -> None:
     assert found.startswith("the tables' files can't be written (No space left on device); make room in the warehouse")
 
 
-def test_without_frames_it_is_said_all_the_same(tmp_path: Path) -> None:
-    assert "Disk quota exceeded" in str(of_disk("java.io.IOException: Disk quota exceeded", tmp_path))
+def test_where_spark_says_it_in_its_own_words_first_the_frames_still_tell(tmp_path: Path) -> None:
+    said = f"Query terminated: No space left on device\n\tat org.apache.spark.sql.Dataset.x(D.scala:1)\n{TABLES}"
+    assert "the tables' files" in str(of_disk(said, tmp_path))
+
+
+def test_without_frames_nobody_knows(tmp_path: Path) -> None:
+    assert of_disk("java.io.IOException: Disk quota exceeded", tmp_path) is None
 
 
 def test_however_deep_the_folder_the_sentence_is_short(tmp_path: Path) -> None:
