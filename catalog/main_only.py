@@ -53,11 +53,15 @@ def restage_onto(lake: Lake, name: str, staged: int, decide: Decide) -> TableSta
     """
     what = f"committing {staged} of table {name} again"
 
+    found: list[DataFile] = []
+
     def files(table: Table) -> Sequence[DataFile]:
         if table.metadata.snapshot_by_id(staged) is None:
             raise FilesUnfit(f"{what}: others have expired it")
+        if not found:  # what lies between a look and the commit is time for others
+            found.extend(added_files(table, staged))
         check_required(table, staged)
-        return added_files(table, staged)
+        return found
 
     return _Onto(lake, name, what, decide, {staged}).commit(files)
 

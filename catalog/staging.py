@@ -17,8 +17,8 @@ from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, Outco
 from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
-# Upon a head that others move without a pause, some of them do not come to anything.
-TRIES = 16
+# Each is a race that a busy neighbour wins more often than not: it needs no more than one that we win.
+TRIES = 24
 
 
 def publish_again(

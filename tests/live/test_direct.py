@@ -89,7 +89,7 @@ def test_answers_that_are_lost_are_settled_where_no_ref_but_main_is_allowed(benc
     assert not gate.refused
 
 
-@pytest.mark.parametrize(("way", "then"), product(["branch", "direct"], repeat=2))
+@pytest.mark.parametrize(("way", "then"), [*product(["branch", "direct"], repeat=2)])
 def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: str, way: str, then: str) -> None:
     """Nothing but the newer start itself has touched the table; then it lands there, and others start after it."""
     pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(Connection(rest_uri))
