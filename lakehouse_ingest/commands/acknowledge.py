@@ -132,7 +132,7 @@ def _of_stream(stood: Stood, *, done: bool) -> Iterator[RenderableType]:
         yield Text("Nothing of it is lost, so there is nothing to acknowledge.")
         return
     verdict = stood.found.verdict
-    yield Text(f"{stood.lost:,} offsets are lost:")
+    yield Text(f"{stood.lost:,} offset{' is' if stood.lost == 1 else 's are'} lost:")
     yield listed([each for each in verdict.findings if each.kind is Kind.LOST])
     if more := verdict.unlisted.get(Kind.LOST):
         yield Text(f"and {more:,} ranges more")

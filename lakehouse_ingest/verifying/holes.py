@@ -277,7 +277,7 @@ class Judge:
         places = [*off, *removals, *on]
         self._add(
             Kind.LOST,
-            f"{of}{_span(at, *part.run)} in no table: {hint}, or if it was meant: `lakehouse-ingest acknowledge`",
+            f"{of}{_span(at, *part.run)} in no table: {hint}, or `lakehouse-ingest acknowledge` it",
             at,
             part.run,
             part.count,
