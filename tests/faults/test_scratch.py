@@ -23,6 +23,7 @@ from tests.services.pipelines import until
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
+LONG = pytest.mark.long
 SIZE = 4 * 2**20
 SUBFOLDERS = 64  # of Spark's shuffle: which of them it has made it knows by heart
 
@@ -111,8 +112,8 @@ def scene(
 FULL = "No space left on device"
 DISKS = [
     pytest.param("data", Disk.full, FULL, "tables' files", id="data, full"),
-    pytest.param("data", Disk.read_only, "Read-only file system", "tables' files", id="data, read-only"),
-    pytest.param("checkpoint", Disk.full, FULL, "TMPDIR", id="checkpoint, full"),
+    pytest.param("data", Disk.read_only, "Read-only file system", "tables' files", id="data, read-only", marks=LONG),
+    pytest.param("checkpoint", Disk.full, FULL, "TMPDIR", id="checkpoint, full", marks=LONG),
     pytest.param("checkpoint", Disk.read_only, "Read-only file system", "TMPDIR", id="checkpoint, read-only"),
     pytest.param("shuffle", Disk.full, FULL, "TMPDIR", id="shuffle, full"),
 ]
@@ -178,7 +179,7 @@ def at_the_next_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -
 @pytest.mark.parametrize(
     ("harm", "under_a_batch", "why"),
     [
-        pytest.param(flip, False, "was damaged", id="a bit flipped between batches"),
+        pytest.param(flip, False, "was damaged", id="a bit flipped between batches", marks=LONG),
         pytest.param(flip, True, "was damaged", id="a bit flipped under a batch"),
         pytest.param(remove, True, "can't be read", id="gone under a batch"),
     ],
@@ -206,6 +207,7 @@ def test_a_checkpoint(
     scene.flow.survives()
 
 
+@LONG
 def test_a_checkpoint_that_goes_between_batches(scene: Scene, dice: Random) -> None:
     """Spark makes it anew, without what was there before, or fails: both lose nothing."""
     remove(scene.offsets(), dice)
