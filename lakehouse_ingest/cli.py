@@ -256,6 +256,14 @@ def settings(
 
 
 @app.command()
+def metrics(*, json: Json = False) -> None:
+    """What is measured, as a page in Markdown: names, units, attributes, meanings."""
+    from lakehouse_ingest.commands import metrics as command  # noqa: PLC0415
+
+    command.metrics(as_json=json)
+
+
+@app.command()
 def demo(
     folder: Annotated[
         Path, typer.Option(file_okay=False, help="Where the warehouse, the broker's records and demo.json are left.")

@@ -1,18 +1,21 @@
 """The door to telemetry, and its only importer: spans and events are wrapped around stages from outside."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 
 import structlog
 
 import telemetry
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.errors import SettingsRefused, fitted
+from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
-from lakehouse_ingest.settings import Settings
-from telemetry import Span, carried
+from lakehouse_ingest.settings import HealthSettings, Settings
+from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
-__all__ = ["Watch", "carried", "watch"]
+__all__ = ["Watch", "carried", "metrics", "metrics_page", "watch"]
+
+NO_METRICS = "there are none to show: set `telemetry.metrics`"
 
 
 class Watch:
@@ -21,13 +24,51 @@ class Watch:
     def __init__(self, pipeline: str, sink: telemetry.Telemetry) -> None:
         self.log = structlog.get_logger("pipeline")
         self.events = telemetry.Events(self.log, sink, pipeline)
+        self.board = Board()
         self._sink = sink
         self._pipeline = pipeline
+        self._served = False
+
+    @property
+    def measures(self) -> bool:
+        """Whether what costs something to find out is of use to anybody."""
+        return self._sink is not telemetry.OFF
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether anybody asks what the streams are doing."""
+        return self._served or self.measures
+
+    # -- what happens -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stream(self, stream: str) -> Iterator[None]:
+        """From its first start to its end, whatever that is."""
+        self.board.tell(stream, State.STARTING)
+        try:
+            yield
+        except BaseException as end:
+            self.tell(stream, State.FAILED, end)
+            raise
+        self.tell(stream, State.ENDED)
+
+    def tell(self, stream: str, state: State, error: BaseException | None = None) -> None:
+        self.board.tell(stream, state, _shown(error) if error else "")
+        self.gauge("lakehouse.running", 1 if state is State.RUNNING else 0, stream=stream)
 
     @contextmanager
     def batch(self, stream: str, number: int, shape: str) -> Iterator[Span]:
-        with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
-            yield span
+        self.board.batch_began(stream, number)
+        landed = False
+        try:
+            with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
+                yield span
+            landed = True
+        except Exception as failure:
+            self.events.batch_failed(stream=stream, batch=number, error=failure)
+            raise
+        finally:
+            self.board.batch_ended(stream, landed=landed)
 
     @contextmanager
     def stage(self, name: str, stream: str, **attributes: object) -> Iterator[Span]:
@@ -35,6 +76,7 @@ class Watch:
         began = monotonic()
         with self._sink.span(name, pipeline=self._pipeline, stream=stream, **attributes) as span:
             yield span
+        self.board.moved(stream)
         self._sink.record(
             "lakehouse.stage.duration",
             monotonic() - began,
@@ -44,14 +86,68 @@ class Watch:
         )
 
     @contextmanager
-    def commit(self, table: str) -> Iterator[Span]:
+    def commit(self, table: str, stream: str) -> Iterator[Span]:
         began = monotonic()
         with self._sink.span("publish", pipeline=self._pipeline, table=table) as span:
             yield span
+        self.board.moved(stream)
         self._sink.record("lakehouse.commit.duration", monotonic() - began, pipeline=self._pipeline, table=table)
+
+    def gauge(self, instrument: str, value: float, **attributes: object) -> None:
+        self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)
+
+    def count(self, instrument: str, value: float, **attributes: object) -> None:
+        self._sink.count(instrument, value, pipeline=self._pipeline, **attributes)
+
+    # -- for whoever asks ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def serving(self, settings: HealthSettings) -> Iterator[str | None]:
+        """The pages of health, as long as the block runs; gives where they are."""
+        if settings.port is None:
+            yield None
+            return
+        pages = self._pages(settings)
+        self._served = True
+        pages.start()
+        self.log.info("health_serves", url=pages.url)
+        try:
+            yield pages.url
+        finally:
+            pages.close()
+
+    def _pages(self, settings: HealthSettings) -> Pages:
+        def live(_: Mapping[str, str]) -> Answer:
+            verdict = self.board.live(settings.stuck)
+            return as_json({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
+
+        def ready(_: Mapping[str, str]) -> Answer:
+            verdict = self.board.ready(settings.fresh)
+            said = {"ready": verdict.good, "reasons": verdict.reasons, "pipeline": self._pipeline}
+            return as_json({**said, "streams": self.board.shown()}, 200 if verdict.good else 503)
+
+        def scrape(headers: Mapping[str, str]) -> Answer:
+            return self._sink.scrape(headers.get("accept", "")) or as_json({"error": NO_METRICS}, 404)
+
+        assert settings.port is not None
+        try:
+            return Pages(settings.host, settings.port, {"/live": live, "/ready": ready, "/metrics": scrape})
+        except (OSError, UnicodeError, OverflowError) as failure:
+            said = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
+            raise SettingsRefused(
+                fitted(
+                    f"health can't be served at {settings.host} port {settings.port}: {said};"
+                    " choose another `health.port` or `health.host`"
+                )
+            ) from failure
 
     def close(self) -> None:
         self._sink.shutdown(timeout_s=5)
+
+
+def _shown(error: BaseException) -> str:
+    """Its sentence, for anybody."""
+    return fitted(telemetry.masked_text(" ".join(f"{type(error).__qualname__}: {error}".split())))
 
 
 def watch(settings: Settings) -> Watch:
@@ -68,6 +164,7 @@ def watch(settings: Settings) -> Watch:
                 exporter=wanted.exporter,
                 endpoint=wanted.endpoint,
                 headers={key: value.get_secret_value() for key, value in wanted.headers.items()},
+                pull=settings.health.port is not None,
             ),
             log=structlog.get_logger("telemetry"),
         )

@@ -73,6 +73,9 @@ class Place:
     uuid: str = ""
     schema: int = 0
     snapshots: int = 0
+    rows: int = 0  # of main, and the files that they are in
+    files: int = 0
+    size: int = 0
 
     @property
     def epoch(self) -> int:
@@ -286,6 +289,11 @@ class Lake:
         summaries = [snapshot.summary for snapshot in state.ancestors()]
         mark = ledger.newest(summaries, self._pipeline)
         carried = next((each for each in summaries if any(key.startswith(ledger.MARK) for key in each)), {})
+        newest = state.snapshots.get(state.main) if state.main is not None else None
+        rows, files, size = (
+            int(newest.summary.get(f"total-{what}", 0)) if newest else 0
+            for what in ("records", "data-files", "files-size")
+        )
         return Place(
             table,
             branch,
@@ -297,6 +305,9 @@ class Lake:
             uuid=state.uuid,
             schema=state.schema_id,
             snapshots=len(state.snapshots),
+            rows=rows,
+            files=files,
+            size=size,
         ).within(self._generation)
 
     def begin_within(self, generation: int) -> None:

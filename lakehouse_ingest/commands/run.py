@@ -58,6 +58,9 @@ def opened(
     with ExitStack() as stack:
         watching = watch(settings)
         stack.callback(watching.close)
+        # From the beginning: Spark takes its time, and whoever waits for us sees that we are starting.
+        watching.board.expect(stream.known_as for stream in settings.streams)
+        stack.enter_context(watching.serving(settings.health))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
         uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
         scratch = Path(
