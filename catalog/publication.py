@@ -135,6 +135,7 @@ def _settled(lake: Lake, name: str, branch: str, staged: int, failure: CatalogEr
     state = _looked_up(lake, name, failure)
     published = state.contains(staged)
     if published:
+        lake.settled(name)
         return state
     if published is None:
         raise OutcomeUnknown(f"{failure}; the history that could tell has been expired") from failure

@@ -1,13 +1,13 @@
 """The door to telemetry, and its only importer: spans and events are wrapped around stages from outside."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 
 import structlog
 
 import telemetry
-from lakehouse_ingest.errors import SettingsRefused, fitted
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
 from lakehouse_ingest.settings import HealthSettings, Settings
@@ -98,6 +98,18 @@ class Watch:
 
     def count(self, instrument: str, value: float, **attributes: object) -> None:
         self._sink.count(instrument, value, pipeline=self._pipeline, **attributes)
+
+    def again(self, before: Settings, reread: Callable[[], Settings]) -> None:
+        """The level of the log as the settings have it by now; nothing else of them is taken while we run."""
+        try:
+            now = reread()
+        except LakehouseError as refusal:
+            self.log.warning("settings_not_read_again", error=str(refusal))
+            return
+        telemetry.set_level(now.log.level)
+        others = before.model_copy(update={"log": before.log.model_copy(update={"level": now.log.level})}) != now
+        said = {"other_changes": "taken at the next start"} if others else {}
+        self.log.warning("log_level", level=now.log.level, **said)
 
     # -- for whoever asks ---------------------------------------------------------------------------------
 

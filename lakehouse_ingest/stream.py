@@ -136,6 +136,7 @@ class Stream:
             self.connection,
             self.identity,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
+            lambda table: self.watch.events.commit_reconciled(table=table),
         )
         # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
         pool = ("spark.scheduler.pool", self.identity)

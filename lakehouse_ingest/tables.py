@@ -108,10 +108,11 @@ class Lake:
         connection: catalog.Connection,
         pipeline: str,
         refused: Callable[[str, int, Exception], None] = lambda _table, _attempt, _error: None,
+        settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
     ) -> None:
         with _explained():
             try:
-                self._lake = catalog.connect(connection)
+                self._lake = catalog.connect(connection, settled)
             except catalog.Refused as refusal:
                 raise SettingsRefused(_with_advice(refusal, "`catalog.uri`")) from refusal
             except catalog.Unreachable as away:

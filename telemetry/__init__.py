@@ -12,6 +12,7 @@ from telemetry.catalogue import markdown as metrics_page
 from telemetry.events import Events
 from telemetry.instruments import INSTRUMENTS, Instrument, UnknownInstrument
 from telemetry.logs import configure as configure_logs
+from telemetry.logs import set_level
 from telemetry.masking import mask, masked_text
 from telemetry.serving import Answer, Pages, as_json
 from telemetry.settings import LogSettings, TelemetrySettings
@@ -39,5 +40,6 @@ __all__ = [
     "masked_text",
     "metrics",
     "metrics_page",
+    "set_level",
     "start",
 ]

@@ -101,6 +101,11 @@ class Events:
         self._log.warning("commit_retried", table=table, attempt=attempt, error=_sentence(error))
         self._telemetry.count("lakehouse.commit.retries", pipeline=self._pipeline, table=table)
 
+    def commit_reconciled(self, *, table: str) -> None:
+        """The answer was lost or untrue; the table shows that the commit has landed."""
+        self._log.info("commit_reconciled", table=table)
+        self._telemetry.count("lakehouse.commit.reconciled", 1, pipeline=self._pipeline, table=table)
+
     def superseded(self, error: BaseException) -> None:
         """A newer start of this pipeline has taken over: this one ends."""
         self._log.error("superseded", error=_sentence(error))

@@ -151,6 +151,13 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         TABLE,
         "Commits refused because another came first, staged again from the same files",
     ),
+    Instrument(
+        "lakehouse.commit.reconciled",
+        "counter",
+        "{commit}",
+        TABLE,
+        "Commits whose answer was lost, and that were found to have landed",
+    ),
     Instrument("lakehouse.schema.changes", "counter", "{change}", TABLE, "Schema changes of tables"),
     Instrument("lakehouse.snapshots.expired", "counter", "{snapshot}", TABLE, "Snapshots expired"),
     Instrument("lakehouse.table.snapshots", "gauge", "{snapshot}", TABLE, "Snapshots of the table after a landing"),

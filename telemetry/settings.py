@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SERVICE_NAME = "lakehouse-ingest"
+Level = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True)
@@ -41,5 +42,5 @@ class TelemetrySettings:
 class LogSettings:
     """`auto`: text on a terminal, json elsewhere."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Level = "info"
     format: Literal["auto", "json", "text"] = "auto"

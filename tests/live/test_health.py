@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from signal import SIGCONT, SIGTERM
+from signal import SIGCONT, SIGHUP, SIGTERM
 from threading import Event, Thread
 from typing import Any
 
@@ -101,6 +101,10 @@ stuck = {STUCK_S}
         rows = len(reader.table("events").scan().to_arrow())
         assert found["lakehouse_records"].value("_total", lakehouse_outcome="landed") == rows == 20
         assert found["lakehouse_records"].value("_total", lakehouse_reason="broken_json") == 1
+        config = tmp_path / "pipeline-1.toml"
+        config.write_text(config.read_text().replace("[log]", '[log]\nlevel = "debug"'))
+        running.send(SIGHUP)
+        assert running.wait_for("log_level")["level"] == "debug"
         # An idle one is ready as well: longer than `fresh` nothing comes.
         assert not until(lambda: _ask(f"{url}/ready")[0] != 200, FRESH_S + 1, 0.5), _ask(f"{url}/ready")
         jvm = running.jvm()

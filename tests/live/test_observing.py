@@ -1,8 +1,8 @@
 """A real batch as telemetry sees it."""
 
 import json
+from functools import partial
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
@@ -11,8 +11,9 @@ from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.sources import of_stream
 from telemetry import INSTRUMENTS
 from telemetry.instruments import DROPPED
-from telemetry.testing import recorded
+from telemetry.testing import Recorded, recorded
 from tests.live.test_ledger import events
+from tests.services.faulty import AFTER, Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -63,9 +64,13 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "BEAT_S", 0.1)
 
 
+def _has_landed(seen: Recorded, count: int) -> bool:
+    return seen.total("lakehouse.offset") == count
+
+
 @pytest.mark.usefixtures("_looks_often")
 def test_a_run_emits_every_metric_of_the_catalogue_and_no_other(bench: Bench, topic: str) -> None:
-    """One that meets a dead letter, a new column, a neighbour's commit, an outage, and snapshots that are too many."""
+    """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
     create_topic(bench.broker, topic, 2)
     name, calls = f"ns_{topic}.{topic}", []
 
@@ -75,11 +80,13 @@ def test_a_run_emits_every_metric_of_the_catalogue_and_no_other(bench: Bench, to
             raise TryAgain("an outage of the tests' own")
         if len(calls) == 3:  # between our look at the table and our commit
             table = bench.table(name)
-            table.append(pa.Table.from_pylist([{"n": 1000}], table.schema().as_arrow().empty_table().schema))
+            table.append(table.scan(limit=1).to_arrow().slice(0, 1))
         return rows
 
-    settings = bench.settings(topic, ledger={"keep_snapshots": 2, "batch_every": 0})
-    with recorded() as seen:
+    with Faulty(bench.uri) as proxy, recorded() as seen:
+        at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
+        settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "batch_every": 0})
+        proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')
         pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False, transforms=[meddle])
         with running(pipeline):
             values = [
@@ -90,9 +97,9 @@ def test_a_run_emits_every_metric_of_the_catalogue_and_no_other(bench: Bench, to
             for number, value in enumerate(values):
                 produce(bench.broker, topic, [(None, value, None, None, number % 2)])
                 if number in (3, 6, 9):
-                    assert until(lambda done=pipeline.landed: pipeline.landed > done, 60)  # type: ignore[misc]
-            what = of_stream(settings.source, settings.streams[0])
-            assert until(lambda: seen.total("lakehouse.offset") == sum(what.ends().values()) == len(values), 60)
+                    assert until(partial(_has_landed, seen, number + 1), 60)
+            assert until(partial(_has_landed, seen, len(values)), 60)
+            assert sum(of_stream(settings.source, settings.streams[0]).ends().values()) == len(values)
             assert until(lambda: bool(seen.points("lakehouse.spark.phase.duration")), 30)
         emitted = {it.name for it in INSTRUMENTS.values() if seen.points(it.name)}
         assert emitted == set(INSTRUMENTS) - {DROPPED}, "what can be lost is counted by tests/live/test_telemetry_otlp"
@@ -108,6 +115,7 @@ def test_a_run_emits_every_metric_of_the_catalogue_and_no_other(bench: Bench, to
         assert seen.total("lakehouse.table.rows", table=name) == rows + 1
         assert seen.total("lakehouse.errors", **{"error.type": "TryAgain"}) == 1
         assert seen.total("lakehouse.batches", outcome="failed") == 1
+        assert seen.total("lakehouse.commit.reconciled", table=name) == 1
         assert seen.total("lakehouse.batches", outcome="landed") == pipeline.landed
         assert seen.total("lakehouse.running") == 0
 

@@ -39,6 +39,12 @@ CASES: list[tuple[str, str, Callable[[Events], None], tuple[str, float, dict[str
         ("lakehouse.commit.retries", 1, {"table": "t"}),
     ),
     (
+        "commit_reconciled",
+        "info",
+        lambda on: on.commit_reconciled(table="t"),
+        ("lakehouse.commit.reconciled", 1, {"table": "t"}),
+    ),
+    (
         "superseded",
         "error",
         lambda on: on.superseded(LOST),
