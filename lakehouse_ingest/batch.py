@@ -232,13 +232,7 @@ class Street:
             place = self.lake.publish(landing.place, staged.snapshot, staged.mark)
             reached(FailPoint.PUBLISHED)
         landing.place = place = self.tidy(place)
-        for instrument, value in (
-            ("lakehouse.table.snapshots", place.snapshots),
-            ("lakehouse.table.rows", place.rows),
-            ("lakehouse.table.files", place.files),
-            ("lakehouse.table.size", place.size),
-        ):
-            self.watch.gauge(instrument, value, table=place.table)
+        self.watch.table(place.table, rows=place.rows, files=place.files, size=place.size, snapshots=place.snapshots)
         return Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
 
     def _mark(self, place: Place, work: Work) -> Mark:

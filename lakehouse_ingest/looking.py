@@ -1,4 +1,4 @@
-"""What is found out from time to time beside the batches, while anybody measures: how far behind, at what cost.
+"""What is found out from time to time beside the batches, while anybody asks: how far behind, at what cost.
 
 In a thread of its own: a broker that is slow to answer keeps no stream waiting.
 """
@@ -208,10 +208,7 @@ class Looks:
         except LakehouseError:
             return  # how far behind is not known while the broker is away; that it is, the stream finds
         behind.see(moment, ends)
-        for (topic, number), lag in behind.lag(landed).items():
-            self.watch.gauge("lakehouse.lag", lag, stream=stream.name, topic=topic, partition=number)
-        waited = behind.seconds(time(), landed, stream.newest)
-        self.watch.gauge("lakehouse.lag.time", waited, stream=stream.name)
+        self.watch.lag(stream.name, behind.lag(landed), behind.seconds(time(), landed, stream.newest))
 
     def _source(self, stream: Looked) -> Source:
         topics, found = self._sources.get(stream.name, ((), None))
@@ -224,8 +221,8 @@ class Looks:
 
 @contextmanager
 def looking(looks: Looks) -> Iterator[None]:
-    """While the block runs; nothing where nobody measures."""
-    if not looks.watch.measures:
+    """While the block runs; nothing where nobody asks."""
+    if not looks.watch.looked_at:
         yield
         return
     end = Event()

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from time import monotonic
+from typing import Any
 
 import structlog
 
@@ -10,11 +12,18 @@ import telemetry
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
+from lakehouse_ingest.history import History, Told
 from lakehouse_ingest.settings import HealthSettings, Settings
 from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
 __all__ = ["Watch", "carried", "metrics", "metrics_page", "watch"]
 
+PAGE = files("lakehouse_ingest").joinpath("status.html")
+# It loads nothing from anywhere, and nobody shows it within a page of his own.
+ALONE = {
+    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline';"
+    " script-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+}
 NO_METRICS = "there are none to show: set `telemetry.metrics`"
 
 
@@ -22,9 +31,10 @@ class Watch:
     """One pipeline as seen from outside."""
 
     def __init__(self, pipeline: str, sink: telemetry.Telemetry) -> None:
-        self.log = structlog.get_logger("pipeline")
+        self.log = Told(structlog.get_logger("pipeline"), self._heard)
         self.events = telemetry.Events(self.log, sink, pipeline)
         self.board = Board()
+        self.history = History(shown=telemetry.masked_text)
         self._sink = sink
         self._pipeline = pipeline
         self._served = False
@@ -93,6 +103,24 @@ class Watch:
         self.board.moved(stream)
         self._sink.record("lakehouse.commit.duration", monotonic() - began, pipeline=self._pipeline, table=table)
 
+    def table(self, table: str, *, rows: int, files: int, size: int, snapshots: int) -> None:
+        """As it is after a landing."""
+        for what, value in (("rows", rows), ("files", files), ("size", size), ("snapshots", snapshots)):
+            self.gauge(f"lakehouse.table.{what}", value, table=table)
+        if self._served:
+            self.history.table(table, rows, files, size, snapshots)
+
+    def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
+        for (topic, number), records in lag.items():
+            self.gauge("lakehouse.lag", records, stream=stream, topic=topic, partition=number)
+        self.gauge("lakehouse.lag.time", seconds, stream=stream)
+        if self._served:
+            self.history.lag(stream, sum(lag.values()), seconds)
+
+    def _heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
+        if self._served:
+            self.history.heard(level, event, said)
+
     def gauge(self, instrument: str, value: float, **attributes: object) -> None:
         self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)
 
@@ -141,9 +169,22 @@ class Watch:
         def scrape(headers: Mapping[str, str]) -> Answer:
             return self._sink.scrape(headers.get("accept", "")) or as_json({"error": NO_METRICS}, 404)
 
+        def status(_: Mapping[str, str]) -> Answer:
+            alive, verdict = self.board.live(settings.stuck), self.board.ready(settings.fresh)
+            said = {"pipeline": self._pipeline, "live": alive.good, "ready": verdict.good, "reasons": verdict.reasons}
+            return as_json({**said, "doing": self.board.shown(), **self.history.told()})
+
+        page = Answer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
+        pages = {
+            "/": lambda _: page,
+            "/live": live,
+            "/metrics": scrape,
+            "/ready": ready,
+            "/status.json": status,
+        }
         assert settings.port is not None
         try:
-            return Pages(settings.host, settings.port, {"/live": live, "/ready": ready, "/metrics": scrape})
+            return Pages(settings.host, settings.port, pages)
         except (OSError, UnicodeError, OverflowError) as failure:
             said = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
             raise SettingsRefused(

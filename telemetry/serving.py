@@ -8,7 +8,7 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Lock, Thread
@@ -25,6 +25,7 @@ class Answer:
     body: bytes
     kind: str = JSON
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Page = Callable[[Mapping[str, str]], Answer]
@@ -148,7 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_POST(self) -> None:
-        self._send(as_json({"error": "only GET and HEAD"}, 405), {"Allow": "GET, HEAD"})
+        refusal = as_json({"error": "only GET and HEAD"}, 405)
+        self._send(replace(refusal, headers={"Allow": "GET, HEAD"}))
 
     def do_PUT(self) -> None:
         self.do_POST()
@@ -156,14 +158,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self.do_POST()
 
-    def _send(self, answer: Answer, more: Mapping[str, str] | None = None) -> None:
+    def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
         headers = {
             "Content-Type": answer.kind,
             "Content-Length": str(len(answer.body)),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
-            **(more or {}),
+            **answer.headers,
         }
         for name, value in headers.items():
             self.send_header(name, value)
