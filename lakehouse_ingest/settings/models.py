@@ -403,8 +403,8 @@ class HealthSettings(Model):
         default=None,
         ge=0,
         le=65_535,
-        description="where /live, /ready and, with `telemetry.metrics`, /metrics are served; absent: nowhere; 0: at any"
-        " port that is free, which the log names",
+        description="where a page to look at, /live, /ready and, with `telemetry.metrics`, /metrics are served; absent:"
+        " nowhere; 0: at any port that is free, which the log names",
     )
     host: str = Field(
         default="127.0.0.1", min_length=1, description="address to listen at; 0.0.0.0: for whoever reaches this machine"
