@@ -137,7 +137,7 @@ class Watch:
         telemetry.set_level(now.log.level)
         others = before.model_copy(update={"log": before.log.model_copy(update={"level": now.log.level})}) != now
         said = {"other_changes": "taken at the next start"} if others else {}
-        self.log.warning("log_level", level=now.log.level, **said)
+        self.log.warning("log_level", to=now.log.level, **said)
 
     # -- for whoever asks ---------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ stuck = {STUCK_S}
         config = tmp_path / "pipeline-1.toml"
         config.write_text(config.read_text().replace("[log]", '[log]\nlevel = "debug"'))
         running.send(SIGHUP)
-        assert running.wait_for("log_level")["level"] == "debug"
+        assert running.wait_for("log_level")["to"] == "debug"
         # An idle one is ready as well: longer than `fresh` nothing comes.
         assert not until(lambda: _ask(f"{url}/ready")[0] != 200, FRESH_S + 1, 0.5), _ask(f"{url}/ready")
         jvm = running.jvm()

@@ -1,12 +1,16 @@
 """The catalogue says all there is to know of a metric, in words that hold, and the page is read off it."""
 
+import json
 import re
+
+import pytest
 
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.records import Reason
 from telemetry import INSTRUMENTS, metrics, metrics_page
 from telemetry.instruments import ATTRIBUTES
 from telemetry.naming import prometheus_name
+from tests.services.command import Command
 
 CLOSED = {"outcome", "reason", "stage", "process", "signal"}
 CONVENTION = re.compile(r"[a-z]+(\.[a-z]+)*")
@@ -57,3 +61,9 @@ def test_for_machines_it_says_the_same() -> None:
     assert records["prometheus"] == "lakehouse_records_total"
     assert isinstance(attributes := records["attributes"], dict)
     assert "broken_json" in attributes["lakehouse.reason"]
+
+
+def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    command = Command(capsys)
+    assert command("metrics").out == metrics_page()
+    assert json.loads(command("metrics", "--json").out) == metrics()
