@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long faults check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults soak check format lock bench wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-core  the tests that need no server: Python and Java only"
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
+	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine"
 	@echo "make wheel      what is installed elsewhere, into dist/"
@@ -48,7 +49,13 @@ test-long: install
 # A report of it in build/faults.json; LAKEHOUSE_TEST_SEED repeats the decisions of a run.
 faults: install
 	LAKEHOUSE_TEST_KILLS=$(or $(KILLS),200) LAKEHOUSE_TEST_REPORT=build/faults.json \
-		$(BIN)/python -m pytest -s tests/faults/test_kill.py tests/faults/test_lost_and_late.py tests/faults/test_store_faults.py
+		$(BIN)/python -m pytest -s tests/faults/test_kill.py tests/faults/test_lost_and_late.py tests/faults/test_store_faults.py \
+		tests/faults/test_broker.py tests/faults/test_company.py tests/faults/test_scratch.py
+
+# A report of it in build/soak.json.
+soak: install
+	LAKEHOUSE_TEST_SOAK_MINUTES=$(or $(MINUTES),60) LAKEHOUSE_TEST_SOAK_REPORT=build/soak.json \
+		$(BIN)/python -m pytest -s tests/faults/test_soak.py
 
 check: install
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 
 from catalog.connection import Lake, connect
 from catalog.errors import (
+    BranchesRefused,
     BranchGone,
     CatalogError,
     Conflict,
@@ -27,21 +28,24 @@ from catalog.errors import (
 )
 from catalog.evolution import add_columns
 from catalog.files import HeadFile, Pinned, pin
+from catalog.main_only import Decide, append_onto, fence, restage_onto
 from catalog.namespaces import ensure_namespace, has_namespace
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
-from catalog.staging import append_rows, restage
+from catalog.staging import append_rows, publish_again
 from catalog.typenames import canonical
 
 __all__ = [
     "BranchGone",
+    "BranchesRefused",
     "CatalogError",
     "Column",
     "Conflict",
     "Connection",
+    "Decide",
     "Denied",
     "FileMissing",
     "FilesDenied",
@@ -64,12 +68,14 @@ __all__ = [
     "Unreachable",
     "add_columns",
     "align_branch",
+    "append_onto",
     "append_rows",
     "canonical",
     "connect",
     "create_table",
     "drop_branches",
     "ensure_namespace",
+    "fence",
     "has_namespace",
     "head",
     "load",
@@ -78,7 +84,8 @@ __all__ = [
     "pin",
     "probe_table",
     "publish",
-    "restage",
+    "publish_again",
+    "restage_onto",
     "rows_since",
     "set_properties",
     "write_and_read",

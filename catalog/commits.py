@@ -4,7 +4,7 @@ pyiceberg's own transactions repeat a refused append on top of whatever is there
 would turn every requirement of ours into a wish; so the requests are put together here and sent directly.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
@@ -13,7 +13,9 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
@@ -55,6 +57,34 @@ def move(ref: str, snapshot: int) -> TableUpdate:
 def remove(ref: str) -> TableUpdate:
     """Drop the ref."""
     return RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
+
+
+def note(branch: str, snapshot: int) -> TableUpdate:
+    """Leave word, with the commit that moves main, of what was published from the branch."""
+    return SetPropertiesUpdate(updates={_noted(branch): str(snapshot)})
+
+
+def forget(state: TableState, branches: Iterable[str]) -> Updates:
+    """Take back what was noted of these branches, where anything was."""
+    known = [name for name in map(_noted, branches) if name in state.properties]
+    return (RemovePropertiesUpdate(removals=known),) if known else ()
+
+
+def is_published(state: TableState, branch: str | None, snapshot: int) -> bool:
+    """Whether main holds what was staged on the branch; where others have expired main's history, the note tells."""
+    found = state.contains(snapshot)
+    if found is None and branch is not None:
+        return state.properties.get(_noted(branch)) == str(snapshot)
+    return bool(found)
+
+
+def _noted(branch: str) -> str:
+    return f"published.{branch}"
+
+
+def properties(given: Mapping[str, str]) -> Updates:
+    """Set these properties of the table, and leave the others as they are."""
+    return (SetPropertiesUpdate(updates=dict(given)),) if given else ()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from time import monotonic
 
 from pyiceberg.catalog import TOKEN, Catalog
 from pyiceberg.catalog.rest import CREDENTIAL, SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog
@@ -11,7 +12,8 @@ from pyiceberg.catalog.rest.auth import AuthManager, NoopAuthManager
 from pyiceberg.table import Table
 from requests import Session
 
-from catalog.errors import Denied, Refused, translated
+from catalog.attempts import patiently
+from catalog.errors import Denied, Refused, Unreachable, translated
 from catalog.specs import Connection, TableState
 from catalog.states import state_of
 
@@ -20,6 +22,8 @@ _SECRET = re.compile(
 )
 _SHORTEST_SECRET = 4
 _DELEGATION = "X-Iceberg-Access-Delegation"
+_LOADS = 3
+_AT_ONCE = 1.0  # seconds: whoever took longer to say "not now" has had its time
 
 
 class Lake:
@@ -50,10 +54,17 @@ class Lake:
         self._let_in = True
 
     def table(self, name: str) -> Table:
-        """Load a table as pyiceberg has it."""
+        """Load a table as pyiceberg has it; asked again where the answer is "not now", for it changes nothing."""
         identifier = identifier_of(name)
-        with self.calling(f"loading table {name}"):
-            return self.pyiceberg.load_table(identifier)
+        for last in patiently(_LOADS):
+            asked = monotonic()
+            try:
+                with self.calling(f"loading table {name}"):
+                    return self.pyiceberg.load_table(identifier)
+            except Unreachable:
+                if last or monotonic() - asked > _AT_ONCE:
+                    raise
+        raise AssertionError
 
     def state(self, name: str) -> TableState:
         """Load a table as plain values."""

@@ -13,6 +13,7 @@ CatalogError
 │   └── BranchGone       because our branch was dropped: a newer writer has taken over
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 └── Refused              the request itself is wrong: the same call will never work
+    ├── BranchesRefused  the catalog allows no such branch
     └── FilesUnfit       files wait to be staged again, and the table has changed: what is in them may be written anew
 
 Messages are one sentence and hold no secret: what a server says is cut, stripped of what `secrets` names,
@@ -84,6 +85,10 @@ class OutcomeUnknown(CatalogError):
 
 class Refused(CatalogError):
     """The catalog, or the table's format, refuses this as wrong."""
+
+
+class BranchesRefused(Refused):
+    """A branch could not be made: there are catalogs that allow no ref beside main."""
 
 
 class FilesUnfit(Refused):

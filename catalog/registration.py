@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from pyiceberg.exceptions import TableAlreadyExistsError
-from pyiceberg.table.update import SetPropertiesUpdate
 
 from catalog.attempts import patiently
 from catalog.commits import commit
+from catalog.commits import properties as updated
 from catalog.connection import Lake, identifier_of
 from catalog.errors import Conflict, OutcomeUnknown, Refused, TableMissing, Unreachable
 from catalog.specs import TableSpec, TableState
@@ -48,7 +48,7 @@ def set_properties(lake: Lake, name: str, properties: Mapping[str, str]) -> Tabl
     for last in patiently():
         table = lake.table(name)
         try:
-            return commit(lake, table, "setting properties", (), (SetPropertiesUpdate(updates=dict(properties)),))
+            return commit(lake, table, "setting properties", (), updated(properties))
         except (Conflict, OutcomeUnknown):
             # To set them twice is to set them once.
             if last:

@@ -1,4 +1,4 @@
-"""Snapshots put on a writer's branch, on top of main's head: files staged again, and small appends."""
+"""Snapshots on top of main's head: small appends on a writer's branch, and files that were refused there before."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -8,37 +8,65 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
 
 from catalog.attempts import patiently
-from catalog.commits import append_onto_main, commit, move, still
+from catalog.commits import Append, append_onto_main, commit, is_published, move, note, still
 from catalog.connection import Lake
-from catalog.errors import BranchGone, Conflict, FilesUnfit, OutcomeUnknown, Refused
+from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused, Unreachable
 from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
-_APPENDS = "append"
+# Upon a head that others move without a pause, some of them do not come to anything.
+TRIES = 16
 
 
-def restage(lake: Lake, name: str, branch: str, staged: int, summary: Mapping[str, str]) -> Staged:
-    """Put the files that a refused snapshot added on top of main's head; nothing is rewritten or doubled.
+def publish_again(
+    lake: Lake,
+    name: str,
+    branch: str,
+    staged: int,
+    summary: Callable[[TableState], Mapping[str, str]],
+    refused: Callable[[int, CatalogError], None] = lambda _attempt, _why: None,
+) -> TableState:
+    """Set main to a new snapshot that adds the files of a refused one, and of none below it, to main's head.
 
-    One commit, under the requirement that the branch is still at `staged`. Should `staged` turn out to be
-    published after all, it is given back as it is, and publishing it again succeeds. BranchGone where another
-    writer has taken over; Refused where the table has since changed in a way that the files do not fit.
+    Nothing is rewritten or doubled. One commit, which takes the branch along, under the requirement that main and the
+    branch are where they were looked at: whoever commits without a pause leaves little time. `summary` is asked each
+    time, of the table as it is then; what it raises is the end. Should `staged` turn out to be published after all,
+    nothing is done. BranchGone where another writer has taken over; FilesUnfit where the table has since changed in a
+    way that the files do not fit.
     """
-
-    def landed(state: TableState) -> bool:
-        if staged not in state.snapshots and branch in state.refs:
-            raise Refused(f"staging {staged} of table {name} again: there is no such snapshot")
-        published = state.contains(staged)
-        if published is None and branch in state.refs:
-            raise OutcomeUnknown(f"staging {staged} of table {name} again: whether it was published cannot be told")
-        return bool(published)
-
-    def files(table: Table) -> Sequence[DataFile]:
-        return _added_files(table, staged)
-
-    return _stage(lake, name, branch, files, summary, from_snapshot=staged, landed=landed)
+    what = f"staging {staged} again"
+    ours: set[int] = set()
+    files: list[DataFile] = []
+    for attempt, last in enumerate(patiently(TRIES), 1):
+        table = lake.table(name)
+        state = state_of(table)
+        # An attempt without an answer took effect where the branch is at what it made; main went along.
+        if is_published(state, branch, staged) or state.refs.get(branch) in ours:
+            return state
+        if branch not in state.refs:
+            raise BranchGone(f"{what} on branch {branch} of table {name}: it is not there any more")
+        if staged not in state.snapshots:
+            raise Refused(f"{what} of table {name}: there is no such snapshot")
+        if (at := state.refs[branch]) != staged:
+            raise Conflict(f"{what} of table {name}: the branch has moved to {at}")
+        text = summary(state)
+        with lake.calling(f"{what} of table {name}"):
+            files = files or added_files(table, staged)
+        check_required(table, staged)
+        requirements = (still("main", state.main), still(branch, staged))
+        try:
+            again = built(lake, table, what, files, text)
+            ours.add(again.snapshot)
+            updates = (*again.updates, move(branch, again.snapshot), move("main", again.snapshot))
+            return commit(lake, table, what, requirements, (*updates, note(branch, again.snapshot)))
+        except (Conflict, OutcomeUnknown) as failure:
+            if last:
+                raise
+            refused(attempt, failure)
+    raise AssertionError
 
 
 def append_rows(
@@ -51,7 +79,7 @@ def append_rows(
 
     def files(table: Table) -> Sequence[DataFile]:
         if not written:
-            written.extend(_written(table, rows))
+            written.extend(written_files(table, rows))
         return written
 
     return _stage(lake, name, branch, files, summary)
@@ -63,32 +91,25 @@ def _stage(
     branch: str,
     files: Callable[[Table], Sequence[DataFile]],
     summary: Mapping[str, str],
-    *,
-    from_snapshot: int | None = None,
-    landed: Callable[[TableState], bool] = lambda _: False,
 ) -> Staged:
     what = f"staging on branch {branch}"
     ours: set[int] = set()
     for last in patiently():
         table = lake.table(name)
         state = state_of(table)
-        if from_snapshot is not None and landed(state):
-            return Staged(from_snapshot, state.snapshots[from_snapshot].parent)
         if branch not in state.refs:
             raise BranchGone(f"{what} of table {name}: it is not there any more")
         at = state.refs[branch]
         if at in ours:
             # An attempt without an answer took effect.
             return Staged(at, state.snapshots[at].parent)
-        if from_snapshot not in {None, at}:
-            raise Conflict(f"{what} of table {name}: it has moved to {at}")
         with lake.calling(f"{what} of table {name}"):
-            again = append_onto_main(table, _fitting(table, files(table)), summary)
-        ours.add(again.snapshot)
+            written = files(table)
         requirements = (still(branch, at), still("main", state.main))
-        updates = (*again.updates, move(branch, again.snapshot))
         try:
-            commit(lake, table, what, requirements, updates)
+            again = built(lake, table, what, written, summary)
+            ours.add(again.snapshot)
+            commit(lake, table, what, requirements, (*again.updates, move(branch, again.snapshot)))
         except (Conflict, OutcomeUnknown):
             if last:
                 raise
@@ -97,34 +118,34 @@ def _stage(
     raise AssertionError
 
 
-def _added_files(table: Table, staged: int) -> list[DataFile]:
-    """Give the files of the snapshot, and of those below it, that main does not hold."""
-    state = state_of(table)
-    on_main = {snapshot.id for snapshot in state.ancestors()}
-    added: list[DataFile] = []
-    for snapshot in state.lineage(staged):
-        if snapshot.id in on_main:
-            break
-        if snapshot.summary.get("operation") != _APPENDS:
-            raise Refused(f"snapshot {snapshot.id} does more than append, so it cannot be staged again")
-        added += _files_added_by(table, snapshot.id)
-    _check_required(table, staged)
-    return added
+def built(lake: Lake, table: Table, what: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> Append:
+    """Put the files upon main's head; Conflict where others have moved it since, and removed what it was made of."""
+    name, head = ".".join(table.name()), state_of(table).main
+    try:
+        with lake.calling(f"{what} of table {name}"):
+            return append_onto_main(table, fitting(table, files), summary)
+    except Unreachable as missing:
+        if lake.state(name).main == head:
+            raise
+        raise Conflict(str(missing)) from missing
 
 
-def _files_added_by(table: Table, snapshot_id: int) -> list[DataFile]:
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    manifests = snapshot.manifests(table.io) if snapshot else []
+def added_files(table: Table, staged: int) -> list[DataFile]:
+    """Give the files that the snapshot added; of those below it cut history could not tell what main holds."""
+    snapshot = table.metadata.snapshot_by_id(staged)
+    assert snapshot
+    if snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND:
+        raise Refused(f"snapshot {staged} does more than append, so it cannot be staged again")
     return [
         entry.data_file
-        for manifest in manifests
-        if manifest.added_snapshot_id == snapshot_id and manifest.content == ManifestContent.DATA
+        for manifest in snapshot.manifests(table.io)
+        if manifest.added_snapshot_id == staged and manifest.content == ManifestContent.DATA
         for entry in manifest.fetch_manifest_entry(table.io)
-        if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == snapshot_id
+        if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == staged
     ]
 
 
-def _check_required(table: Table, staged: int) -> None:
+def check_required(table: Table, staged: int) -> None:
     """Refuse where the schema has come to require a column that the files cannot have."""
     snapshot = table.metadata.snapshot_by_id(staged)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
@@ -136,14 +157,16 @@ def _check_required(table: Table, staged: int) -> None:
         raise FilesUnfit(f"the files of {staged} lack {', '.join(missing)}, which the table now requires")
 
 
-def _fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
+def fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
+    """Give them back if they lie as the table is partitioned now."""
     spec_id = table.spec().spec_id
     if any(file.spec_id != spec_id for file in files):
         raise FilesUnfit("the table is now partitioned in another way than the files are")
     return files
 
 
-def _written(table: Table, rows: Sequence[Mapping[str, object]]) -> list[DataFile]:
+def written_files(table: Table, rows: Sequence[Mapping[str, object]]) -> list[DataFile]:
+    """Write the rows; no snapshot has them yet."""
     schema = table.schema().as_arrow()
     unknown = sorted({key for row in rows for key in row} - set(schema.names))
     if unknown:

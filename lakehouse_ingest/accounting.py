@@ -140,11 +140,14 @@ def _tally(observed: Mapping[str, Any], batch: Range) -> Tally:
     return Tally(counts, observed[OLDEST], observed[NEWEST], observed[BYTES] or 0, observed.get(EVENT))
 
 
-def below(at: Column, offsets: Offsets) -> Column:
-    """Whether these coordinates lie before those offsets; a map costs the same for any number of partitions."""
+def beyond(at: Column, offsets: Offsets) -> Column:
+    """Whether these coordinates lie at or behind those offsets, which know their partition at all.
+
+    A map costs the same for any number of partitions.
+    """
     if not offsets:
         return F.lit(False)
     key = F.concat(at["topic"], F.lit("/"), at["partition"].cast("string"))
     keys = F.lit([f"{topic}/{number}" for topic, number in offsets])
     ends = F.lit(list(offsets.values())).cast("array<bigint>")
-    return F.coalesce(at["offset"] < F.try_element_at(F.map_from_arrays(keys, ends), key), F.lit(False))
+    return F.coalesce(at["offset"] >= F.try_element_at(F.map_from_arrays(keys, ends), key), F.lit(False))

@@ -53,7 +53,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Staged:
-    """Rows on our branch of a table, that nobody sees yet."""
+    """Rows of ours on a table, that nobody sees yet."""
 
     landing: Landing
     mark: Mark
@@ -217,7 +217,8 @@ class Street:
         mark = self._mark(place, work)
         with self.watch.stage("write", self.name, table=place.table):
             reached(FailPoint.WRITING)
-            stage(rows, place.table, place.branch, ledger.to_summary(mark, place.carried), landing.files, size)
+            target = self.lake.target(place, work.token)
+            stage(rows, target.name, target.wap, ledger.to_summary(mark, place.carried), landing.files, size)
         found = self.lake.staged(place, str(work.token))
         if found is None:
             raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")

@@ -24,7 +24,8 @@ COLUMNS = (
     Column(
         "kind",
         "string",
-        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover: chosen",
+        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover, adopt: chosen;"
+        " removed: acknowledged",
     ),
     Column("epoch", "long"),
     Column("batch", "long"),
@@ -39,10 +40,10 @@ COLUMNS = (
         "partitions",
         f"list<{PARTITION_TYPE}>",
         doc="of a batch: received = landed + dead + filtered + discarded + trimmed, which landed before;"
-        " end - start = received + absent, which are holes of the log",
+        " end - start = received + absent, which are holes of the log; of what was removed `absent` says how many",
     ),
-    Column("reasons", "map<string, long>", doc="the dead of a batch by reason, or the discarded"),
-    Column("note", "string", doc="why the counts of a batch do not add up, or a table is not made yet"),
+    Column("reasons", "map<string, long>", doc="the dead of a batch by reason, or the discarded; removed ones by log"),
+    Column("note", "string", doc="why counts do not add up, a table is not made yet, or rows were removed"),
     Column("trace_id", "string"),
 )
 
@@ -128,7 +129,7 @@ class BatchRecord:
         self._written = monotonic()
 
 
-def recovered(token: Token, skipped: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
+def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
     """What a person has chosen, and the offsets that will never be read."""
     now = dt.datetime.now(dt.UTC)
     partitions = [
@@ -140,9 +141,31 @@ def recovered(token: Token, skipped: Mapping[tuple[str, int], tuple[int, int]], 
             "end": end,
             "absent": end - start,
         }
-        for at, (start, end) in sorted(skipped.items())
+        for at, (start, end) in sorted(spans.items())
     ]
-    return _row(token, kind="recover", started_at=now, finished_at=now, partitions=partitions, note=note)
+    return _row(token, kind=kind, started_at=now, finished_at=now, partitions=partitions, note=note)
+
+
+def acknowledged(
+    token: Token, parts: Mapping[tuple[str, int], Sequence[tuple[int, int, int]]], logs: Mapping[str, int], reason: str
+) -> dict[str, Any]:
+    """What a person has said was removed on purpose: start, end and count of ranges, in these logs."""
+    now = dt.datetime.now(dt.UTC)
+    partitions = [
+        {**dict.fromkeys(COUNTS, 0), "topic": at[0], "partition": at[1], "start": start, "end": end, "absent": count}
+        for at, of in sorted(parts.items())
+        for start, end, count in of
+    ]
+    return _row(
+        token,
+        kind="removed",
+        started_at=now,
+        finished_at=now,
+        rows=sum(logs.values()),
+        partitions=partitions,
+        reasons=list(logs.items()),
+        note=reason,
+    )
 
 
 def rows_of(landed: Landed) -> list[dict[str, Any]]:

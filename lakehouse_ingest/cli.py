@@ -232,6 +232,73 @@ def recover(
 
 
 @app.command()
+def acknowledge(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    reason: Annotated[str, typer.Option(show_default=False, help="Why; it is kept with the ranges.")] = "",
+    only: Annotated[str | None, typer.Option(help="What this topic or table alone has lost.")] = None,
+    offsets: Annotated[
+        list[str] | None, typer.Option(show_default=False, help="These alone: topic/partition/first-last; repeatable.")
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it says what would be done.")] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Note that rows were taken out on purpose, as by an erasure: `verify` then counts them as removed, not lost."""
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    from lakehouse_ingest.commands import acknowledge as command  # noqa: PLC0415 - loads pyiceberg
+
+    code = command.acknowledge(
+        settings, reason=reason, only=only, offsets=offsets or (), yes=yes, jars=jars, as_json=json
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def adopt(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    from_table: Annotated[
+        str | None, typer.Option(help="The offsets of the Kafka Connect sink that has fed this table, namespace.name.")
+    ] = None,
+    from_checkpoint: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Those of a Spark query, by its checkpoint folder.")
+    ] = None,
+    from_group: Annotated[str | None, typer.Option(help="Those that a Kafka consumer group has committed.")] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help='Those of a file, each the next to read: {"topic": {"0": 42}}.'),
+    ] = None,
+    *,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Although the topic no longer holds what comes next.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: what would be done is said without this.")] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Take over tables that another writer has fed so far: say where it has ended, and go on from there."""
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    from lakehouse_ingest.commands import adopt as command  # noqa: PLC0415 - loads pyiceberg
+
+    origin = command.From(from_table, from_checkpoint, from_group, from_file)
+    if code := command.adopt(settings, origin, yes=yes, accept_loss=accept_loss, jars=jars, as_json=json):
+        raise typer.Exit(code)
+
+
+@app.command()
 def settings(
     config: Config = None,
     *,

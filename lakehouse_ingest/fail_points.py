@@ -27,8 +27,8 @@ class FailPoint(StrEnum):
     EVOLVING = "evolving"  # before a table gets a new column
     EVOLVED = "evolved"  # and after
     REGISTERED = "registered"  # before the rows of a new table, of which the next start knows now
-    WRITING = "writing"  # data files, with a commit to our branch at the end
-    STAGED = "staged"  # files on our branch, unseen
+    WRITING = "writing"  # data files, with a commit that nobody sees at the end
+    STAGED = "staged"  # which has been made
     WRITING_LETTERS = "writing_letters"
     PUBLISHING = "publishing"  # before main is moved
     PUBLISHED = "published"  # of one table, maybe not of the next

@@ -43,6 +43,8 @@ class Held:
         if not holders:
             return cls()
         rows = _coordinates(spark, holders, logs, start)
+        if rows is None:
+            return cls()
         ends = rows.groupBy("log", "partition").agg((F.max("offset") + 1).alias("end")).collect()
         topics = {log: topic for topic, log in logs.items()}
         return cls(holders, logs, start, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
@@ -53,21 +55,27 @@ class Held:
             return records, Tally()
         # Of the batch's own session, which is not the one that the stream was started in.
         held = _coordinates(records.sparkSession, self.holders, self.logs, self.start)
+        assert held
         same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
         there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
         return records.join(held, same, "left_anti"), there
 
 
-def _coordinates(spark: SparkSession, holders: Sequence[Holder], logs: Mapping[str, str], start: Offsets) -> DataFrame:
+def _coordinates(
+    spark: SparkSession, holders: Sequence[Holder], logs: Mapping[str, str], start: Offsets
+) -> DataFrame | None:
+    """None where no snapshot has a column for them: nothing of ours has ever landed there."""
     at = F.col(SOURCE)
     # The lowest one is what files are left out by; then partition by partition.
     lowest = min(start.values(), default=0)
-    wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & ~accounting.below(at, start)
+    wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & accounting.beyond(at, start)
     found = []
     for holder in holders:
         name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))
         rows = spark.read.option("versionAsOf", str(holder.snapshot)).table(name)
+        if SOURCE not in rows.columns:
+            continue
         if holder.pipeline is not None:
             rows = rows.where(F.col("pipeline") == holder.pipeline)
         found.append(rows.where(wanted).select(*(at[part].alias(part) for part in COORDINATES)))
-    return reduce(DataFrame.unionAll, found)
+    return reduce(DataFrame.unionAll, found) if found else None

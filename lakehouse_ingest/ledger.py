@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ MARK = f"{PREFIX}mark."  # followed by the pipeline's name
 SEPARATOR = ":"  # between a mark's format and its text; no letter of base 85
 SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
 HEADS = f"{PREFIX}heads."  # likewise
+FENCE = f"{PREFIX}fence"  # of a commit that moves main and nothing else: the pipeline, and the epoch that began
 AGAIN = "~"  # between a topic's id and the generation in which its log was begun again
 
 Summary = Mapping[str, str]
@@ -89,13 +90,30 @@ def highest(maps: Iterable[Offsets]) -> dict[tuple[str, int], int]:
 
 def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
     """The properties of a commit: our mark, and the other pipelines' marks of `carried` as they are."""
-    others = {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
+    others = as_it_was(carried)
     own = {
         f"{PREFIX}token": str(mark.token),
         f"{PREFIX}trace": mark.trace,
         f"{MARK}{mark.token.pipeline}": encode(mark),
     }
     return {**others, **{key: text for key, text in own.items() if text}}
+
+
+def as_it_was(carried: Summary) -> dict[str, str]:
+    """What every commit carries further, whoever makes it."""
+    return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
+
+
+def carried(ancestors: Iterable[Summary]) -> Summary:
+    """The newest that holds a mark of anybody: it holds the marks of all."""
+    return next((each for each in ancestors if any(key.startswith(MARK) for key in each)), {})
+
+
+def fence(ancestors: Sequence[Summary], pipeline: str, epoch: int) -> dict[str, str]:
+    """The properties of a commit that lands nothing: all that is known stays so, whatever older commits expire."""
+    oldest_first = reversed(ancestors)
+    heads = {key: text for each in oldest_first for key, text in each.items() if key.startswith(HEADS)}
+    return {**heads, **as_it_was(carried(ancestors)), FENCE: f"{pipeline}/{epoch}"}
 
 
 def from_summary(summary: Summary, pipeline: str) -> Mark | None:

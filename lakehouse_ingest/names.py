@@ -42,6 +42,13 @@ def readable(outside: str, *, ascii_only: bool = False) -> str:
     return kept if len(kept) <= LONGEST else apart(kept, outside)
 
 
+def of_table(template: str, topic: str, kind: str) -> str:
+    """The name that a template gives for records of this topic and type."""
+    for part, outside in (("{topic}", topic), ("{type}", kind)):
+        template = template.replace(part, readable(outside, ascii_only=True))
+    return readable(template, ascii_only=True)
+
+
 def _stays(character: str, *, ascii_only: bool) -> bool:
     # What may stand in an identifier of Python: letters and digits of any script, their marks, and `_`.
     return f"_{character}".isidentifier() and (character.isascii() or not ascii_only)

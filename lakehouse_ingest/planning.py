@@ -107,6 +107,15 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
     )
 
 
+def plan_that_stands(state: TableState, settings: TableSettings) -> TablePlan:
+    """That of a table which is there, whoever made it."""
+    if (plan := plan_from_table(state, settings)) is None:
+        raise SettingsRefused(
+            f"the table {state.name} does not say how its event times are written: set `event_time_unit`"
+        )
+    return plan
+
+
 def _as_hinted(table: str, there: ColumnPlan, settings: TableSettings) -> ColumnPlan:
     if there.field not in settings.hints or there.name == EVENT_TIME:
         return there
@@ -168,13 +177,13 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
     columns += [Column(EVENT_TIME, "timestamptz"), Column(SOURCE, SOURCE_TYPE)]
     _check_layout_names(plan.table, settings, {column.name for column in columns})
     partitions, sort = partitions_of(settings), tuple(Sort.parse(each) for each in settings.sort_by)
-    properties = {
-        **FileOptions.of(settings).properties(),
-        FIELD: plan.event_time or "",
-        UNIT: plan.unit if plan.unit_was_told else f"{GUESSED}{plan.unit}",
-        **settings.properties,
-    }
+    properties = {**FileOptions.of(settings).properties(), **event_time_of(plan), **settings.properties}
     return TableSpec(plan.table, tuple(columns), partitions, sort, properties)
+
+
+def event_time_of(plan: TablePlan) -> dict[str, str]:
+    """What a table says of its event times; without it a column of ours would be taken for a field of the records."""
+    return {FIELD: plan.event_time or "", UNIT: plan.unit if plan.unit_was_told else f"{GUESSED}{plan.unit}"}
 
 
 def _check_layout_names(table: str, settings: TableSettings, names: Collection[str]) -> None:

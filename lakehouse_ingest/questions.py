@@ -7,7 +7,7 @@ To read again is safe wherever the log is still the same: of the records that co
 known by their coordinates, and left alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -46,10 +46,11 @@ class SourceNow:
     low: Offsets
     high: Offsets
 
-    def unknown(self, done: Offsets) -> tuple[Offsets, Offsets]:
-        """The bounds of the topics that no table holds."""
+    def unknown(self, done: Offsets, apart: Collection[str] = ()) -> tuple[Offsets, Offsets]:
+        """The bounds of the topics that no table holds; of those whose partitions are stated, of such partitions."""
         known = {topic for topic, _ in done}
-        low, high = ({at: each[at] for at in each if at[0] not in known} for each in (self.low, self.high))
+        new = {at for at in self.high if (at not in done if at[0] in apart else at[0] not in known)}
+        low, high = ({at: each[at] for at in each if at in new} for each in (self.low, self.high))
         return low, high
 
     def anew(self, topics: Mapping[str, str], says: str = "", cluster: str | None = None) -> Answer:

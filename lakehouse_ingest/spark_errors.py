@@ -1,8 +1,19 @@
 """What Spark and py4j raise, in words."""
 
 import re
+from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
+
+from lakehouse_ingest.errors import TryAgain, fitted
+
+FRAMES = 40  # of a cause: they tell whose file it was
+# What a disk says, and then the first of Java's frames that tells what was to be written.
+DISK = re.compile(
+    r"(?P<why>No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Mkdirs failed)"
+    r"(?:.*?\bat (?:\S+/)?org\.apache\.(?P<whose>iceberg|parquet|spark)\.)?",
+    re.DOTALL,
+)
 
 
 def sentence(failure: BaseException) -> str:
@@ -20,7 +31,8 @@ def causes(query: StreamingQuery) -> str:
     """What Python's exception of a query leaves out."""
     found, cause = [], query._jsq.exception().get()  # noqa: SLF001 - nothing public leads there
     while cause is not None:
-        found.append(f"Caused by: {cause.toString()}")
+        frames = [f"\tat {frame.toString()}" for frame in [*cause.getStackTrace()][:FRAMES]]
+        found += [f"Caused by: {cause.toString()}", *frames]
         cause = cause.getCause()
     return "\n".join(found)
 
@@ -29,3 +41,18 @@ def first_line(said: str) -> str:
     """The last cause that is named."""
     named = re.findall(r"(?:^|Caused by): ([\w.$]+: [^\n]+)", said, re.MULTILINE)
     return " ".join((named[-1] if named else said).splitlines()[0].split())[:300]
+
+
+def of_disk(said: str, scratch: Path) -> TryAgain | None:
+    """Which disk takes no more, and what to do."""
+    if not (found := DISK.search(said)):
+        return None
+    if found["whose"] == "spark":
+        return of_scratch(found["why"], scratch)
+    mend = "make room in the warehouse, or let us write there"
+    return TryAgain(f"the tables' files can't be written ({found['why']}); {mend}")
+
+
+def of_scratch(why: str, scratch: Path) -> TryAgain:
+    mend = "make room there, or set TMPDIR to a folder on another disk"
+    return TryAgain(fitted(f"Spark's scratch in {scratch} can't be written ({why}); {mend}"))

@@ -49,6 +49,7 @@ def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
         # Those that a pattern finds become more, or fewer, without a change of anybody's mind.
         "topics": stream.topic_pattern or sorted(stream.topics),
         "source.kind": settings.source.kind,
+        "source.partitions": {topic: sorted(numbers) for topic, numbers in settings.source.partitions.items()},
         "namespace": settings.catalog.namespace,
         "dead_letters": settings.dead_letters.table,
         "format": stream.format,
@@ -89,7 +90,8 @@ def compare(before: str | None, now: Mapping[str, object], *, accepted: bool) ->
     """Harmless changes, to be noted; a change of meaning stops the start unless it was accepted."""
     if before is None:
         return []
-    then: dict[str, object] = json.loads(before)
+    # Who wrote nothing of partitions read them all.
+    then: dict[str, object] = {"source.partitions": {}, **json.loads(before)}
     changed = [key for key in now if key in then and then[key] != now[key]]
     grave = [key for key in changed if not _harmless(key, then[key], now[key])]
     if grave and not accepted:
@@ -103,6 +105,8 @@ def compare(before: str | None, now: Mapping[str, object], *, accepted: bool) ->
 
 def _harmless(key: str, then: object, now: object) -> bool:
     """Whether it means nothing for the records that have landed."""
+    if key == "source.partitions":
+        return False
     match then, now:
         # A column more, or a hint more. A topic or a table more begins where it has to; one less would be left behind.
         case dict(), dict():

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, sources, spark_errors, starting
+from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, shares, sources, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
@@ -35,7 +35,7 @@ from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.session import forget_catalogs
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
-from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
+from lakehouse_ingest.sources.beginnings import beginning, refuse_unkept, refuse_unread
 from lakehouse_ingest.stream_tables import StreamTables
 from lakehouse_ingest.table_keeper import Landing
 from lakehouse_ingest.tables import (
@@ -53,7 +53,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 
 LONGEST_WAIT_S = 60.0
 LOOK_S = 0.1  # how often the stream's thread looks whether to stop
-TOPICS_S = 10.0  # how often it looks for topics that match the pattern by now
+TOPICS_S = 10.0  # how often it looks whether its topics are still the same, and for more that match the pattern
 BEAT_S = 1.0  # how often it is seen whether Spark's query is alive, where anybody asks for it
 AT_ONCE = 8  # tables that are opened or written at the same time
 
@@ -99,6 +99,8 @@ class Stream:
     def run(self) -> None:
         """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
         refuse_unread(self.settings.source, self._is_read)
+        if self.settings.catalog.publish == "direct":
+            self.watch.log.info("publishes_directly", stream=self.name)
         wait, attempt, since = self.settings.retry.first, 0, monotonic()
         while not (self.stop.is_set() or self._has_enough):
             before, self._stands = self.landed, None
@@ -135,8 +137,9 @@ class Stream:
         lake = self._lake = self._lake or Lake(
             self.connection,
             self.identity,
+            self.settings.catalog.publish,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
-            lambda table: self.watch.events.commit_reconciled(table=table),
+            settled=lambda table: self.watch.events.commit_reconciled(table=table),
         )
         # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
         pool = ("spark.scheduler.pool", self.identity)
@@ -213,21 +216,29 @@ class Stream:
         registered.pop(dead_name, None)
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())
+        refuse_unkept(self.settings.source, now.high)
         everywhere = [*places.values()]
         lake.begin_within(generation := newest_generation((record_place, *everywhere)))
         record_place = record_place.within(generation)
-        places = {name: place.within(generation) for name, place in places.items()}
+        # Where nothing lands, the starts' own commits become many.
+        places = {name: self._expired(lake, place.within(generation)) for name, place in places.items()}
         done = starting.complete(record_place, [*places.values()])
-        low, high = now.unknown(done)
+        low, high = now.unknown(done, self.settings.source.partitions)
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
         later = bool(done and self.stream.topic_pattern and self.settings.source.start == "latest")
-        new = low if later else beginning(self.settings.source, low, high, source.since)
+        new = low if later else beginning(self.settings.source, low, high, source.since, done)
         start = starting.begin(record_place, [*places.values()], now, new)
+        shared = [place for name, place in places.items() if name != dead_name]
+        start = {
+            **start,
+            **shares.taken_over(self.identity, record_place, shared, now, done, self.settings.source),
+        }
+        stands = {**shares.left(record_place, [*places.values()], now, done), **start}
         marks = [place.mark for place in (record_place, *places.values()) if place.mark]
         token = Token(self.identity, generation, epoch, -1)
         meant = starting.meaning(self.settings, self.stream)
         topics = identity.known_as(ledger.ids_of(marks))
-        mark = Mark(token, topics, start, start, start, starting.hash_of(meant))
+        mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
         record = BatchRecord(
             lake,
             record_place,
@@ -327,7 +338,7 @@ class Stream:
             .start()
         )
         looked = beaten = monotonic()
-        self.at, self.progress = self.at or street.start, Progress(query)
+        self.at, self.progress = street.start, Progress(query)
         self.watch.tell(self.name, State.RUNNING)
         try:
             while query.isActive and not (self._has_enough or more_topics or self.stop.wait(LOOK_S)):
@@ -338,8 +349,8 @@ class Stream:
                     beaten = monotonic()
                     if self.progress.has_moved():
                         self.watch.board.moved(self.name)
-                if goal is None and monotonic() - looked >= TOPICS_S:
-                    more_topics, looked = self._finds_more(source), monotonic()
+                if monotonic() - looked >= TOPICS_S:
+                    more_topics, looked = self._finds_others(street, source) and goal is None, monotonic()
         finally:
             self._closing.set()
             if self.stop.is_set():
@@ -357,13 +368,22 @@ class Stream:
         self.watch.board.moved(self.name)
         return source.ends()
 
-    def _finds_more(self, source: Source) -> bool:
-        """Whether the pattern matches topics that this start has not read."""
-        if not self.stream.topic_pattern:
-            return False
-        with suppress(TryAgain):  # whether the broker is away is for the next batch to find
-            return not set(self.stream.topics).issuperset(source.matching(self.stream.topic_pattern))
-        return False
+    def _finds_others(self, street: Street, source: Source) -> bool:
+        """Whether there are topics that the pattern matches, or partitions, that this start has not read; refuses the
+        topics that it reads when they were made anew. Where one has just as many records as before nothing would come,
+        and nothing be said. A query that is told which partitions to read takes in no others by itself.
+        """
+        pattern, told = self.stream.topic_pattern, self.settings.source.partitions
+        try:
+            street.still_the_same()
+            return bool(
+                (pattern and not set(self.stream.topics).issuperset(source.matching(pattern)))
+                or (told and source.ends().keys() - street.start.keys())
+            )
+        except _MadeAnew:
+            raise
+        except TryAgain:
+            return False  # whether the broker is away is for the next batch to find
 
     @property
     def _has_enough(self) -> bool:
@@ -381,7 +401,11 @@ class Stream:
             return failure
         said = f"{spark_errors.whole(failure)}\n{causes}"
         source = sources.chosen(self.settings.source)
-        found = source.explained(said, self.settings.source) or TryAgain(spark_errors.first_line(said))
+        found = (
+            source.explained(said, self.settings.source)
+            or spark_errors.of_disk(said, self.scratch)
+            or TryAgain(spark_errors.first_line(said))
+        )
         found.__cause__ = failure
         return found
 
@@ -411,7 +435,7 @@ class Stream:
         try:
             folder.mkdir(parents=True)
         except OSError as broken:
-            raise TryAgain(f"Spark's checkpoint can't be written: {broken}") from broken
+            raise spark_errors.of_scratch(broken.strerror or str(broken), self.scratch) from broken
         return folder
 
     def _acknowledge(self, source: Source) -> Callable[[Offsets], None]:
@@ -434,7 +458,7 @@ class Stream:
             return place
         reached(FailPoint.EXPIRING)
         try:
-            count = expire(self.spark, place.table, self.identity, keep)
+            count = expire(self.spark, place.table, self.identity, place.epoch, keep)
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
             self.watch.log.warning("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))
@@ -448,14 +472,18 @@ def _dead_spec(name: str, files: FileOptions) -> TableSpec:
     return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
 
 
+class _MadeAnew(TryAgain):
+    """The next start asks what is to be done."""
+
+
 def _refuse_others(source: Source, identity: SourceIdentity) -> None:
-    """Before anything of a batch is seen: Spark knows topics by name only.
+    """Before anything of a batch is seen, and now and then: Spark knows topics by name only.
 
     One that was made anew, and is longer already than the old one was, would be read from the old one's end.
     """
     if (now := source.identity()) != identity:
         others = [topic for topic, topic_id in identity.topics.items() if now.topics.get(topic) != topic_id]
-        raise TryAgain(f"{', '.join(others) or now.cluster} was made anew while it was read")
+        raise _MadeAnew(f"{', '.join(others) or now.cluster} was made anew while it was read")
 
 
 def _reached(goal: Offsets, complete: Offsets) -> bool:

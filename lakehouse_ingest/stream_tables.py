@@ -126,9 +126,7 @@ class StreamTables:
 
     def _name(self, route: Route) -> str:
         template = self.stream.tables[route.entry].table
-        for part, outside in (("{topic}", route.topic), ("{type}", route.type)):
-            template = template.replace(part, names.readable(outside, ascii_only=True))
-        return f"{self.namespace}.{names.readable(template, ascii_only=True)}"
+        return f"{self.namespace}.{names.of_table(template, route.topic, route.type)}"
 
     def _is_anothers(self, name: str, route: Route, state: TableState | None) -> bool:
         mine = (route.topic, route.type)

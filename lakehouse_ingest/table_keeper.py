@@ -83,16 +83,13 @@ class TableKeeper:
         self._take(state)
         assert self._plan is not None
         if added := planning.additions(state, self._plan.plan, self.settings):
+            if planning.FIELD not in state.properties:
+                self.lake.tell(self.name, planning.event_time_of(self._plan.plan))
             self._take(self._add(added))
         self.landing = Landing(place or self.lake.open(self.name, self.epoch), FileOptions.of(self.settings))
 
     def _take(self, state: TableState) -> None:
-        plan = planning.plan_from_table(state, self.settings)
-        if plan is None:
-            raise SettingsRefused(
-                f"the table {self.name} does not say how its event times are written: set `event_time_unit`"
-            )
-        self._plan = Planned(plan)
+        self._plan = Planned(planning.plan_that_stands(state, self.settings))
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 

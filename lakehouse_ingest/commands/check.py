@@ -89,6 +89,7 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
             table = lines.line("table", lambda: _table(settings, found.lake, stack)) if found else None
             if found and table:
                 lines.line("pyiceberg", lambda: _pyiceberg(found.lake, table))
+                lines.line("publish", lambda: _publish(settings, found.lake, table))
             if found and table and java and spark_jars:
                 lines.line("spark", lambda: _spark(settings, found.uri, table, java, spark_jars))
     except LakehouseError as failure:  # the probe could not be taken away
@@ -128,7 +129,7 @@ def _topics(settings: Settings, stream: StreamSettings) -> tuple[str, None]:
 
 def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[str, Reached]:
     uri = stack.enter_context(reached(settings, jars, make=True))
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name, settings.catalog.publish)
     namespace = settings.catalog.namespace
     there = "is there" if lake.has_namespace(namespace) else "will be made"
     return f"{without_login(uri)} answers; namespace {namespace} {there}", Reached(uri, lake)
@@ -144,6 +145,12 @@ def _table(settings: Settings, lake: Lake, stack: ExitStack) -> tuple[str, str]:
 def _pyiceberg(lake: Lake, name: str) -> tuple[str, None]:
     lake.write_and_read(name)
     return "has written to the probe and read it", None
+
+
+def _publish(settings: Settings, lake: Lake, name: str) -> tuple[str, None]:
+    lake.open(name, 1)
+    where = "on a branch of ours" if settings.catalog.publish == "branch" else "without a branch"
+    return f"rows that are not to be seen yet can wait {where}", None
 
 
 def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:

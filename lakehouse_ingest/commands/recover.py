@@ -13,14 +13,14 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from lakehouse_ingest import ledger, questions, sources
-from lakehouse_ingest.batch_record import recovered
+from lakehouse_ingest import decided, ledger, questions, sources
 from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.decided import Decision, Kind
 from lakehouse_ingest.errors import SettingsRefused, fitted
-from lakehouse_ingest.ledger import Head, Mark, SourceIdentity
+from lakehouse_ingest.ledger import Head, SourceIdentity
 from lakehouse_ingest.questions import Answer, Question, SourceNow
-from lakehouse_ingest.records import Choice, Token
+from lakehouse_ingest.records import Choice
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.starting import complete
 from lakehouse_ingest.tables import Lake, Place, Registered, newest_generation
@@ -79,7 +79,7 @@ def recover(
 
 def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
     stood = Stood(identity, lake, f"{namespace}.{settings.ledger.batch_table}")
     record = lake.find(stood.record)
     if record is None:
@@ -114,8 +114,6 @@ def _chosen(stood: Stood, choice: Choice, only: str | None) -> list[tuple[Questi
 
 
 def _carry_out(stood: Stood, answers: Sequence[tuple[Question, Answer]]) -> None:
-    """Whoever wakes up in between is shut out: the mark is written under a new epoch, like any start's."""
-    lake, generation = stood.lake, stood.generation + 1
     current = [place.within(stood.generation) for place in stood.places]
     done = complete(current[0], current[1:])
     marks = [place.mark for place in current if place.mark]
@@ -128,14 +126,19 @@ def _carry_out(stood: Stood, answers: Sequence[tuple[Question, Answer]]) -> None
         offsets |= answer.offsets
         source = SourceIdentity(answer.cluster or source.cluster, {**source.topics, **answer.topics})
     taken = {name for _, answer in answers for name in answer.tables}
-    epoch, place = lake.claim(stood.record, [each.table for each in stood.places[1:]])
-    lake.register(stood.record, {name: _whatever_is_there(stood.registered[name]) for name in taken})
-    token = Token(stood.identity, generation, epoch, -1)
-    mark = Mark(token, source, offsets, offsets, offsets, marks[0].settings if marks else "")
-    note = "; ".join(f"{question.error} -> {answer.says}" for question, answer in answers)
-    heads = {name: head for name, head in stood.heads.items() if name not in taken}
-    extra = {f"{ledger.HEADS}{stood.identity}": ledger.heads_text(heads)}
-    lake.append(place, [recovered(token, skipped, note)], mark, extra)
+    decision = Decision(
+        kind=Kind.RECOVER,
+        pipeline=stood.identity,
+        generation=stood.generation + 1,
+        source=source,
+        offsets=offsets,
+        note="; ".join(f"{question.error} -> {answer.says}" for question, answer in answers),
+        spans=skipped,
+        tables={name: _whatever_is_there(stood.registered[name]) for name in taken},
+        heads={name: head for name, head in stood.heads.items() if name not in taken},
+        settings=marks[0].settings if marks else "",
+    )
+    decided.carry_out(stood.lake, stood.record, [each.table for each in stood.places[1:]], decision)
 
 
 def _whatever_is_there(before: Registered) -> Registered:

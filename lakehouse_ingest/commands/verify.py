@@ -24,7 +24,7 @@ from lakehouse_ingest.sources import Source
 from lakehouse_ingest.tables import Lake
 from lakehouse_ingest.verifying.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
 from lakehouse_ingest.verifying.heads import Names
-from lakehouse_ingest.verifying.proof import verify as recount
+from lakehouse_ingest.verifying.proof import Recounted, recount
 
 SHOWN = 3  # snapshots of a finding; the others are in the JSON
 
@@ -61,21 +61,32 @@ def prove(settings: Settings, jars: Path | None = None) -> list[Verified]:
 
 
 def _verified(settings: Settings, stream: StreamSettings, uri: str) -> Verified:
+    _, found = recounted(settings, stream, uri)
+    return Verified(known_as(stream), found.verdict if found else None)
+
+
+def known_as(stream: StreamSettings) -> str:
+    return stream.name or stream.topic_pattern or ", ".join(stream.topics)
+
+
+def recounted(settings: Settings, stream: StreamSettings, uri: str) -> tuple[Lake, Recounted | None]:
+    """None where the catalog knows nothing of it."""
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
     names = Names(namespace, f"{namespace}.{settings.ledger.batch_table}", f"{namespace}.{settings.dead_letters.table}")
     lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
-    verdict = recount(
+    found = recount(
         lake,
         identity,
         names,
         partial(_source, settings.source),
         filters=bool(stream.keep_types) or stream.on_error == "ignore",
     )
-    return Verified(stream.name or stream.topic_pattern or ", ".join(stream.topics), verdict)
+    return lake, found
 
 
 def _source(settings: SourceSettings, topics: Sequence[str]) -> Source:
-    return sources.chosen(settings)(settings, topics)
+    """With all partitions: some may have been read that are no more."""
+    return sources.chosen(settings)(settings.model_copy(update={"partitions": {}}), topics)
 
 
 # -- for people -------------------------------------------------------------------------------------------
@@ -88,19 +99,27 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
         yield Text("The catalog knows nothing of it: it has landed nothing yet, or `catalog.namespace` is another.")
         return
     yield Text(_sentence(verdict), style="green" if verdict.code == PROVEN else "")
+    if verdict.adopted:
+        yield Text(f"begun where another writer had ended, whose rows are not looked at: {verdict.adopted}")
     if verdict.beyond:
         yield Text(f"{verdict.beyond:,} rows beyond, of what is still under way: looked at for duplicates only")
     for topic, count in verdict.older.items():
         yield Text(f"{count:,} rows of the log that {topic} was before: looked at for duplicates only")
+    if verdict.back:
+        yield Text(f"{verdict.back:,} rows that were acknowledged as removed are there again")
     if not verdict.findings:
         return
-    findings = Table(box=None, pad_edge=False, show_header=False)
-    for each in verdict.findings:
-        style = "yellow" if each.kind is Kind.UNKNOWN else "red"
-        findings.add_row(Text(each.kind, style=style), Text(f"{each.says}{_snapshots(each)}"))
-    yield findings
+    yield listed(verdict.findings)
     for kind, count in verdict.unlisted.items():
         yield Text(f"and {count:,} findings more of the kind {kind}")
+
+
+def listed(findings: Sequence[Finding]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for each in findings:
+        style = "yellow" if each.kind is Kind.UNKNOWN else "red"
+        table.add_row(Text(each.kind, style=style), Text(f"{each.says}{_snapshots(each)}"))
+    return table
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -111,6 +130,7 @@ def _sentence(verdict: Verdict) -> str:
         "among the dead letters": verdict.dead,
         "filtered": verdict.filtered,
         "discarded": verdict.discarded,
+        "removed on purpose": verdict.removed,
         "holes of the log": verdict.holes,
         "holes of the log by the batch record": verdict.holes_recorded,
         "lost": verdict.lost,
@@ -118,7 +138,8 @@ def _sentence(verdict: Verdict) -> str:
         "too many": verdict.duplicates,
     }
     counts = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count) or "none"
-    proven = {PROVEN: "; every one in exactly one place", UNTOLD: "; the rest in one place each"}.get(verdict.code, "")
+    whole = "; every other one in exactly one place" if verdict.removed else "; every one in exactly one place"
+    proven = {PROVEN: whole, UNTOLD: "; the rest in one place each"}.get(verdict.code, "")
     return f"{verdict.offsets:,} offsets of {verdict.partitions} partitions: {counts}{proven}"
 
 

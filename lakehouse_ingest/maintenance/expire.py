@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.ledger import MARK, Summary
+from lakehouse_ingest.ledger import MARK, PREFIX, Summary
 from lakehouse_ingest.session import LAKE
 
 # Expiry costs a commit of its own: done once in so many landings, it keeps the table between both bounds.
@@ -28,8 +28,11 @@ def doomed(ancestors: Sequence[tuple[int, Summary]], keep: int) -> list[int]:
     return [snapshot for snapshot, _ in ancestors[max(kept, last) :]]
 
 
-def expire(spark: SparkSession, table: str, pipeline: str, keep: int) -> int:
-    """By Iceberg's own API, which deletes the files too; returns how many snapshots went."""
+def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, keep: int) -> int:
+    """By Iceberg's own API, which deletes the files too; returns how many snapshots went.
+
+    Called by the start of this epoch while nothing of it waits on the table to be published.
+    """
     java: Any = spark._jvm  # noqa: SLF001 - the only way to Iceberg's Java API
     # Without an active session this thread knows none of the catalogs.
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
@@ -38,7 +41,7 @@ def expire(spark: SparkSession, table: str, pipeline: str, keep: int) -> int:
     ancestors = [(each.snapshotId(), dict(each.summary())) for each in _lineage(loaded, loaded.currentSnapshot())]
     # What another ref holds (a tag, the branch of a pipeline that rests) is not ours to expire, and Iceberg refuses.
     held = {ref.snapshotId() for ref in loaded.refs().values()}
-    snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline)} - held
+    snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline, epoch)} - held
     if snapshots:
         change = loaded.expireSnapshots().cleanExpiredFiles(True)
         for snapshot in snapshots:
@@ -47,17 +50,24 @@ def expire(spark: SparkSession, table: str, pipeline: str, keep: int) -> int:
     return len(snapshots)
 
 
-def _left_behind(table: Any, pipeline: str) -> set[int]:
-    """Snapshots of ours that no ref leads to: staged, and never published or staged again.
+def is_left_behind(summary: Summary, pipeline: str, epoch: int) -> bool:
+    """Whether what no ref leads to was ours, and of this start or an earlier one: a newer one may yet publish it.
 
     Only ours: other writers may keep snapshots without a ref on purpose (write, audit, publish).
     """
+    # The token, not the mark: the others' landings carry our mark on.
+    of, *numbers = summary.get(f"{PREFIX}token", "").rsplit("/", 3)
+    return of == pipeline and int(numbers[1]) <= epoch
+
+
+def _left_behind(table: Any, pipeline: str, epoch: int) -> set[int]:
+    """Snapshots of ours that no ref leads to: staged, and never published or staged again."""
     heads = [table.snapshot(ref.snapshotId()) for ref in table.refs().values()]
     reachable = {each.snapshotId() for head in heads for each in _lineage(table, head)}
     return {
         each.snapshotId()
         for each in table.snapshots()
-        if each.snapshotId() not in reachable and f"{MARK}{pipeline}" in dict(each.summary())
+        if each.snapshotId() not in reachable and is_left_behind(dict(each.summary()), pipeline, epoch)
     }
 
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from lakehouse_ingest.settings.values import (
     ANY_TOPIC,
     HIDDEN,
+    ChosenPartitions,
     Codec,
     Dotted,
     Identifier,
@@ -89,6 +90,11 @@ class CatalogSettings(Model):
     )
     vended_credentials: bool = Field(
         default=False, description="ask the catalog for credentials of each table's files, and use those"
+    )
+    publish: Literal["branch", "direct"] = Field(
+        default="branch",
+        description="how rows that wait to be seen are kept: on a branch of the table, or without one, where the"
+        " catalog allows none: directly, at the cost of a small commit a table and start",
     )
     timeout: Seconds = Field(default=60.0, gt=0, description="a request without an answer for so long has failed")
     properties: Mapping[str, str] = Field(
@@ -222,6 +228,11 @@ class SourceSettings(Model):
         default={},
         description="before `start`, and like it for what no table holds: offsets { topic = { partition = last } }"
         " of the last records that need not be read",
+    )
+    partitions: ChosenPartitions = Field(
+        default={},
+        description="read these partitions of a topic alone, { topic = [0, 1] }, so that other pipelines may read the"
+        " others into the same table; such as are added to the topic later are then not read",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         default="read_committed", description="whether records of open and aborted transactions are left out"

@@ -27,6 +27,7 @@ WRITTEN = {
     values.pem: "PEM or file",
     values.start: "earliest | latest | time | offsets",
     values.positions: "offsets",
+    values.chosen_partitions: "partitions by topic",
 }
 PLAIN = {str: "text", int: "number", bool: "true | false", float: "number", Path: "folder", SecretStr: "secret"}
 

@@ -18,6 +18,8 @@ PEM = "-----BEGIN "
 
 # By topic, the offset of each of its partitions.
 Positions = Mapping[str, Mapping[int, int]]
+# By topic, those that are read.
+Partitions = Mapping[str, tuple[int, ...]]
 
 
 def seconds(value: object) -> object:
@@ -166,6 +168,24 @@ def positions(value: object) -> Positions:
     return found
 
 
+def chosen_partitions(value: object) -> Partitions:
+    """`{ topic = [0, 1] }`; the environment gives it as JSON."""
+    if isinstance(value, str):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            value = None
+    if not isinstance(value, Mapping) or not all(_are_partitions(each) for each in value.values()):
+        raise ValueError("should be the partitions to read by topic, each once, such as { topic = [0, 1] }")
+    return {str(topic): tuple(sorted(numbers)) for topic, numbers in value.items()}
+
+
+def _are_partitions(numbers: object) -> bool:
+    if not isinstance(numbers, list | tuple) or not numbers or len(set(map(str, numbers))) < len(numbers):
+        return False
+    return all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in numbers)
+
+
 def without_login(value: Any) -> Any:
     return re.sub(r"(?<=://)[^/@\s]+@", f"{HIDDEN}@", value) if isinstance(value, str) else value
 
@@ -182,5 +202,6 @@ Secret = Annotated[SecretStr, BeforeValidator(secret)]
 Pem = Annotated[SecretStr, BeforeValidator(pem)]
 Start = Annotated[Literal["earliest", "latest"] | dt.datetime | Positions, PlainValidator(start)]
 Seek = Annotated[Positions, PlainValidator(positions)]
+ChosenPartitions = Annotated[Partitions, PlainValidator(chosen_partitions)]
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns", "iso"]

@@ -37,6 +37,7 @@ FAULT_TYPE = "struct<reason: string, detail: string, stage: string>"
 class Source(Protocol):
     """The topics of one stream: what a source calls so, in partitions whose records have offsets that only rise.
 
+    Where `settings.partitions` names some of a topic, those alone: whatever is asked, there are no others.
     What may come back is `TryAgain`, what a person must mend `SettingsRefused`: nothing else is raised on purpose.
     """
 

@@ -1,7 +1,7 @@
 """Where a topic begins that no table holds, as `source.seek` and `source.start` say."""
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import Offsets, TopicPartition
@@ -10,9 +10,16 @@ from lakehouse_ingest.settings.values import ANY_TOPIC, Positions
 
 
 def beginning(
-    settings: SourceSettings, low: Offsets, high: Offsets, since: Callable[[dt.datetime], Offsets]
+    settings: SourceSettings,
+    low: Offsets,
+    high: Offsets,
+    since: Callable[[dt.datetime], Offsets],
+    known: Collection[TopicPartition] = (),
 ) -> Offsets:
-    """An offset for each partition of `high`; `low` and `high` are what the source holds of new topics."""
+    """An offset for each partition of `high`; `low` and `high` are what the source holds of new topics.
+
+    Where the partitions to read are stated, those of a topic that are new; the others are `known`.
+    """
     match settings.start:
         case "earliest":
             start = low
@@ -21,17 +28,26 @@ def beginning(
         case dt.datetime() as moment:
             start = {**high, **(since(moment) if high else {})}
         case positions:
-            start = {**low, **_within(_chosen(positions, "start", low), low, high, "start", 0)}
+            start = {**low, **_within(_chosen(settings, positions, "start", low, known), low, high, "start", 0)}
     # The last record that need not be read comes just before the first one that has to be.
-    seek = _within(_chosen(settings.seek, "seek", low), low, high, "seek", 1)
+    seek = _within(_chosen(settings, settings.seek, "seek", low, known), low, high, "seek", 1)
     return {at: seek.get(at, start[at]) for at in high}
 
 
-def _chosen(positions: Positions, setting: str, there: Offsets) -> dict[TopicPartition, int]:
+def _chosen(
+    settings: SourceSettings, positions: Positions, setting: str, there: Offsets, known: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
     """What is said of the topics that are there, partition by partition."""
     found = {}
     for topic in {topic for topic, _ in there}:
         for number, offset in positions.get(topic, positions.get(ANY_TOPIC, {})).items():
+            if (topic, number) in known:
+                continue
+            if number not in settings.partitions.get(topic, (number,)):
+                raise SettingsRefused(
+                    f"`source.{setting}` names partition {number} of topic {topic}, which `source.partitions`"
+                    " leaves out"
+                )
             if (topic, number) not in there:
                 last = max(number for name, number in there if name == topic)
                 raise SettingsRefused(
@@ -56,8 +72,19 @@ def _within(
 
 def refuse_unread(settings: SourceSettings, is_read: Callable[[str], bool]) -> None:
     """A name that is mistyped would have no effect."""
-    positions = {"start": settings.start if isinstance(settings.start, Mapping) else {}, "seek": settings.seek}
-    for setting, named in positions.items():
+    start = settings.start if isinstance(settings.start, Mapping) else {}
+    names = {"start": start, "seek": settings.seek, "partitions": settings.partitions}
+    for setting, named in names.items():
         for topic in named:
             if topic != ANY_TOPIC and not is_read(topic):
                 raise SettingsRefused(f"`source.{setting}` names the topic {topic}, which no stream reads")
+
+
+def refuse_unkept(settings: SourceSettings, there: Collection[TopicPartition]) -> None:
+    """A source of somebody else's may know nothing of the setting."""
+    for topic, number in there:
+        if number not in settings.partitions.get(topic, (number,)):
+            raise SettingsRefused(
+                f"sources of the kind {settings.kind} do not keep to `source.partitions`, which leaves out partition"
+                f" {number} of topic {topic}: take it out"
+            )

@@ -3,8 +3,9 @@
 import datetime as dt
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,6 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from pyspark.sql import DataFrame, SparkSession
 
@@ -38,6 +40,7 @@ NO_COORDINATOR = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
+SHOWN = 12  # stated partitions, in a sentence
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
 
@@ -106,7 +109,20 @@ class Kafka:
         there = self._listed()
         if missing := [topic for topic in self._topics if topic not in there]:
             raise self._absent(missing[0])
-        return [TopicPartition(topic, number) for topic in self._topics for number in there[topic]]
+        return [
+            TopicPartition(topic, number) for topic in self._topics for number in self._read_of(topic, there[topic])
+        ]
+
+    def _read_of(self, topic: str, there: Collection[int]) -> Collection[int]:
+        stated = self._settings.partitions.get(topic)
+        if stated is None:
+            return there
+        if absent := [number for number in stated if number not in there]:
+            raise SettingsRefused(
+                f"`source.partitions` names partition {absent[0]} of topic {topic}, whose partitions are 0 to"
+                f" {max(there)}"
+            )
+        return stated
 
     def _listed(self) -> Mapping[str, Collection[int]]:
         """Every topic there, with its partitions."""
@@ -185,23 +201,84 @@ class Kafka:
         self._describe(group)
         count = sum(high[at] - low[at] for at in low)
         return (
-            f"{', '.join(self._topics) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
+            f"{', '.join(self._told()) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
             f" {read}"
         )
 
-    def _describe(self, group: str) -> None:
+    def _told(self) -> Iterator[str]:
+        """The topics; of one whose partitions are stated also these."""
+        there = self._listed() if self._settings.partitions else {}
+        for topic in self._topics:
+            stated = self._settings.partitions.get(topic)
+            of = f"{', '.join(map(str, stated[:SHOWN]))}{', …' if len(stated) > SHOWN else ''}" if stated else ""
+            yield f"{topic} (partitions {of} of {len(there[topic])})" if stated else topic
+
+    def _describe(self, group: str) -> ConsumerGroupDescription:
         """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
         deadline = monotonic() + ASK_S
         while True:
             try:
-                self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[group].result()
+                found: ConsumerGroupDescription = self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[
+                    group
+                ].result()
             except KafkaException as failure:
                 # For a moment of its life every broker has no coordinator yet.
                 if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
                     raise self._explained(failure.args[0], group) from failure
                 sleep(LOOK_S)
             else:
-                return
+                return found
+
+    # -- groups of others -----------------------------------------------------------------------------------
+
+    def members(self, group: str) -> int:
+        return len(self._describe(group).members)
+
+    def committed(self, group: str) -> Offsets:
+        parts = self._partitions()
+        with self._reader(group) as reader:
+            try:
+                found = reader.committed(parts, timeout=ASK_S)
+            except KafkaException as failure:
+                raise self._explained(failure.args[0], group) from failure
+        if refused := next((each.error for each in found if each.error), None):
+            raise self._explained(refused, group)
+        # A number below zero stands for none.
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def values_from(self, start: Offsets, group: str) -> Iterator[bytes]:
+        left = set(start)
+        with self._reader(group) as reader:
+            reader.assign([TopicPartition(*at, offset) for at, offset in start.items()])
+            while left:
+                if (message := reader.poll(ASK_S)) is None:
+                    raise self._explained(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - so it is named
+                error = message.error()
+                if error is None:
+                    yield message.value() or b""
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - likewise
+                    left.discard((message.topic() or "", message.partition() or 0))
+                else:
+                    raise self._explained(error, message.topic() or "")
+
+    @contextmanager
+    def _reader(self, group: str) -> Iterator[Consumer]:
+        """It joins no group and commits nothing."""
+        client: dict[str, Any] = {
+            **for_librdkafka(self._settings),
+            "group.id": group,
+            "log_level": 0,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "error_cb": self._said.append,
+        }
+        reader = Consumer(client)
+        try:
+            yield reader
+        finally:
+            reader.close()
 
     def _read_one(self, parts: list[TopicPartition], group: str) -> str:
         client = {**for_librdkafka(self._settings), "group.id": group, "log_level": 0, "enable.auto.commit": False}
@@ -227,7 +304,8 @@ class Kafka:
             "kafka.default.api.timeout.ms": "15000",
             "fetchOffset.numRetries": "1",
             "kafkaConsumer.pollTimeoutMs": "30000",
-            "subscribe": ",".join(self._topics),
+            "kafka.allow.auto.create.topics": "false",  # one that somebody has deleted is not ours to bring back
+            **self._which(start),
             "startingOffsets": as_json(start),
             "maxOffsetsPerTrigger": str(max_records),
             "failOnDataLoss": "true",
@@ -236,6 +314,13 @@ class Kafka:
             **{f"kafka.{key}": value for key, value in client.items()},
         }
         return spark.readStream.format("kafka").options(**options).load()
+
+    def _which(self, start: Offsets) -> dict[str, str]:
+        """Whole topics, so that new partitions are taken in by themselves, unless we are told which ones."""
+        if not any(topic in self._settings.partitions for topic in self._topics):
+            return {"subscribe": ",".join(self._topics)}
+        numbers = {topic: [number for name, number in sorted(start) if name == topic] for topic in self._topics}
+        return {"assign": json.dumps(numbers)}
 
     @staticmethod
     def explained(said: str, settings: SourceSettings) -> LakehouseError | None:

@@ -101,6 +101,18 @@ def batches_follow_one_another_and_hold_their_ranges(filled: Filled, spark: Spar
     assert reached == high, f"reading has come to {reached}, the ends are {high}"
 
 
+def it_keeps_to_the_partitions_that_it_is_told(filled: Filled, spark: SparkSession, scratch: Path) -> None:
+    number = max(number for number, values in filled.values.items() if values)
+    settings = filled.settings.model_copy(update={"partitions": {filled.topic: (number,)}})
+    only = Filled(filled.kind, settings, filled.topic, {number: filled.values[number]})
+    low, high = only.source.bounds()
+    assert low.keys() == high.keys() == only.counts.keys(), f"the partitions are {sorted(high)}"
+    assert only.source.ends() == high
+    assert only.source.since(LONG_AGO) == low
+    rows = [row for _, batch in _batches(only, low, 1_000_000, spark, scratch) for row in batch]
+    assert _values(rows) == _wanted(only, low, low)
+
+
 def a_hint_may_be_left_and_a_probe_answers(filled: Filled, _spark: SparkSession, _scratch: Path) -> None:
     filled.source.publish(filled.source.ends(), GROUP)
     said = filled.source.probe(GROUP)
@@ -132,6 +144,7 @@ CHECKS: tuple[Check, ...] = (
     every_record_is_read_once_and_as_it_was,
     a_start_within_reads_what_follows,
     batches_follow_one_another_and_hold_their_ranges,
+    it_keeps_to_the_partitions_that_it_is_told,
     a_hint_may_be_left_and_a_probe_answers,
     a_topic_that_is_not_there_is_one_sentence,
     what_is_not_its_own_is_not_explained,

@@ -65,8 +65,8 @@ class Findings:
 class Verdict:
     """Of one stream, from its lowest start to where all landings were done when the recount began.
 
-    offsets = rows in tables and dead letters - their duplicates + filtered + discarded + holes + holes_recorded
-    + lost + unknown
+    offsets = rows in tables and dead letters - their duplicates + filtered + discarded + removed + holes
+    + holes_recorded + lost + unknown
     """
 
     pipeline: str  # the stream's name in the ledger
@@ -76,6 +76,8 @@ class Verdict:
     dead: int
     filtered: int
     discarded: int
+    removed: int  # taken out of the tables since, as a person has acknowledged
+    back: int  # that were acknowledged as well, and are in a table again
     holes: int  # offsets that hold no record for a reader, as the source says
     holes_recorded: int  # likewise as the batch record counted them, where the source holds nothing any more
     lost: int
@@ -85,6 +87,7 @@ class Verdict:
     older: Mapping[str, int]  # rows of a topic's older logs, whose offsets meant other records: likewise
     findings: Sequence[Finding]
     unlisted: Mapping[str, int]  # findings more, by kind
+    adopted: str = ""  # from whom it has taken over: what lies below is that writer's, and not looked at
 
     @property
     def code(self) -> int:

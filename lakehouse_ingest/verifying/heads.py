@@ -155,14 +155,11 @@ class Inspector:
         )
 
     def is_shared(self, name: str, ours: Offsets) -> bool:
-        """Whether another pipeline feeds the table from a topic of ours, by commits that nobody can tell any more."""
+        """Whether another pipeline feeds the table from partitions of ours, by commits nobody can tell any more."""
         pinned = self.heads.tables.get(name)
         if pinned is None or name == self.names.dead:
             return False
-        topics = {topic for topic, _ in ours}
         carried = self.lake.seen(pinned.state).carried
         others = [key.removeprefix(MARK) for key in carried if key.startswith(MARK)]
         marks = [ledger.from_summary(carried, other) for other in others if other != self.pipeline]
-        return not pinned.state.history_complete() and any(
-            mark and topics & {topic for topic, _ in mark.next} for mark in marks
-        )
+        return not pinned.state.history_complete() and any(mark and ours.keys() & mark.next.keys() for mark in marks)

@@ -19,10 +19,12 @@ from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.logs import Log, Logged
 from lakehouse_ingest.tables import Pinned
 from lakehouse_ingest.verifying.findings import Findings, Kind
-from lakehouse_ingest.verifying.pages import Pages, Run, joined
+from lakehouse_ingest.verifying.pages import Pages, Run
 from lakehouse_ingest.verifying.recorded import Counted
+from lakehouse_ingest.verifying.removed import Acknowledged, Missing, Part, Parts, bounded, fewer
 
 MOST_RUNS = 1_000  # of one range that are kept until they are listed
+MOST_LOST = 10_000  # ranges of what one partition has lost that are remembered
 
 
 @dataclass
@@ -34,13 +36,21 @@ class Answer:
     gone: list[Run] = field(default_factory=list)  # it holds nothing there any more
     gone_count: int = 0
     silent: int = 0
+    last: int = -1  # record
 
     def found(self, offset: int) -> None:
-        self.there += 1
+        self.there, self.last = self.there + 1, offset
         if self.runs and self.runs[-1][1] + 1 == offset:
             self.runs[-1] = (self.runs[-1][0], offset)
         elif len(self.runs) < MOST_RUNS:
             self.runs.append((offset, offset))
+
+    @property
+    def parts(self) -> list[Part]:
+        """The records; of those behind the first ones only how many."""
+        parts = [Part.of(run) for run in self.runs]
+        more = self.there - sum(part.count for part in parts)
+        return [*parts, Part(parts[-1].end, self.last + 1, more)] if more else parts
 
     def past(self, run: Run) -> None:
         self.gone_count += run[1] - run[0] + 1
@@ -145,28 +155,34 @@ class History:
 class Judge:
     """Goes over the ranges of a stream; what it has found is in `tally` and among the findings."""
 
-    OUTCOMES: ClassVar = ("filtered", "discarded", "holes", "holes_recorded", "lost", "unknown")
+    OUTCOMES: ClassVar = ("filtered", "discarded", "removed", "holes", "holes_recorded", "lost", "unknown")
 
     broker: Broker
     history: History
     findings: Findings
     filters: bool  # whether records may have been left out on purpose
     begun: Offsets = field(default_factory=dict)  # where the marks and the record say that each partition began
+    removed: Parts = field(default_factory=dict)  # what was acknowledged
+    lost: dict[TopicPartition, list[Part]] = field(default_factory=dict)  # what was not
     blind: bool = False  # a table could not be read: what it holds looks lost
     tally: Counter[str] = field(default_factory=Counter)
+    _acknowledged: dict[TopicPartition, Acknowledged] = field(default_factory=dict)
 
     def judge(self, at: TopicPartition, ranges: Iterable[Counted], pages: Pages) -> None:
+        if at not in self._acknowledged:
+            self._acknowledged[at] = Acknowledged(self.removed.get(at, ()))
         for each in ranges:
-            missing = pages.missing(at, each.start, each.end)
-            uncounted = not each.counted or (not each.sure and missing != each.absent + each.set_aside)
-            if uncounted and missing:
-                self._without_counts(at, each, pages, missing)
+            missing = Missing(pages, at, each.start, each.end, self._acknowledged[at].whole)
+            self.tally["removed"] += missing.removed
+            uncounted = not each.counted or (not each.sure and missing.count != each.absent + each.set_aside)
+            if uncounted and missing.count:
+                self._without_counts(at, each, missing)
             elif not uncounted:
-                self._with_counts(at, each, pages, missing)
+                self._with_counts(at, each, missing)
 
-    def _without_counts(self, at: TopicPartition, each: Counted, pages: Pages, missing: int) -> None:
-        answer = self.broker.ask(at, pages.gaps(at, each.start, each.end))
-        self.tally["holes"] += missing - answer.there - answer.gone_count - answer.silent
+    def _without_counts(self, at: TopicPartition, each: Counted, missing: Missing) -> None:
+        answer = self.broker.ask(at, missing.runs())
+        self.tally["holes"] += missing.count - answer.there - answer.gone_count - answer.silent
         self.tally["unknown"] += answer.gone_count + answer.silent
         for first, last in answer.gone:
             made_anew = at[0] in self.broker.strange
@@ -188,25 +204,26 @@ class Judge:
                     run,
                 )
         else:
-            self._lost(at, answer.runs, answer.there)
+            self._lost(at, answer.parts)
 
-    def _with_counts(self, at: TopicPartition, each: Counted, pages: Pages, missing: int) -> None:
-        spare = missing - each.absent - each.set_aside
-        if spare < 0:
+    def _with_counts(self, at: TopicPartition, each: Counted, missing: Missing) -> None:
+        spare = missing.count - each.absent - each.set_aside
+        # What was removed had been landed, too.
+        if (more := -spare - missing.removed) > 0:
             self._add(
                 Kind.COUNT,
-                f"the tables hold {-spare:,} more records of {_span(at, each.start, each.end - 1)} than the batch"
+                f"the tables hold {more:,} more records of {_span(at, each.start, each.end - 1)} than the batch"
                 " record has landed; another writer put them there, look for it",
                 at,
                 (each.start, each.end - 1),
-                -spare,
+                more,
             )
-        self.tally["filtered"] += min(each.filtered, missing)
-        self.tally["discarded"] += min(each.discarded, max(0, missing - each.filtered))
-        left = missing - min(each.set_aside, missing)
+        self.tally["filtered"] += min(each.filtered, missing.count)
+        self.tally["discarded"] += min(each.discarded, max(0, missing.count - each.filtered))
+        left = missing.count - min(each.set_aside, missing.count)
         if not left:
             return
-        answer = self.broker.ask(at, pages.gaps(at, each.start, each.end))
+        answer = self.broker.ask(at, missing.runs())
         lost = max(spare, answer.there - each.set_aside, 0)
         holes = left - lost
         if answer.silent:
@@ -217,44 +234,53 @@ class Judge:
             self.tally["holes"] += holes - recorded
         if not lost:
             return
-        if each.set_aside or answer.there < lost:
+        if lost == missing.count:
+            self._lost(at, bounded(missing.runs(), MOST_RUNS))
+        elif each.set_aside or answer.there < lost:
             # Which of those that are missing, nobody can say.
-            ends = _ends(pages.gaps(at, each.start, each.end))
-            self._lost(at, [(ends[0][0], ends[-1][1])], lost)
+            first, last = missing.ends()
+            self._lost(at, [Part(first, last + 1, lost)])
         else:
-            self._lost(at, answer.runs, lost)
+            self._lost(at, answer.parts)
 
-    def _lost(self, at: TopicPartition, runs: Sequence[Run], count: int) -> None:
+    def _lost(self, at: TopicPartition, parts: Sequence[Part]) -> None:
+        left = self._acknowledged[at].without(parts)
+        count = sum(part.count for part in left)
+        self.tally["removed"] += sum(part.count for part in parts) - count
         self.tally["unknown" if self.blind else "lost"] += count
-        left = count
-        for run in joined(list(runs)):
-            size = min(left, run[1] - run[0] + 1)
-            left -= size
+        for part in left:
             if self.blind:
-                says = f"{_span(at, *run)} in no table that could be read; mend what can't be read and verify again"
-                self._add(Kind.UNKNOWN, says, at, run, size)
+                says = f"{_span(at, *part.run)} in no table that could be read; mend what can't be read, verify again"
+                self._add(Kind.UNKNOWN, says, at, part.run, part.count)
             elif self.findings.has_room(Kind.LOST):
-                self._tell_lost(at, run, size)
+                self._tell_lost(at, part)
             else:
-                self._add(Kind.LOST, "", at, run, size)
+                self._add(Kind.LOST, "", at, part.run, part.count)
+        if not self.blind:
+            self._remember(at, left)
 
-    def _tell_lost(self, at: TopicPartition, run: Run, count: int) -> None:
-        on, off = self.history.of(at, run[0])
+    def _remember(self, at: TopicPartition, parts: Sequence[Part]) -> None:
+        self.lost.setdefault(at, []).extend(parts)
+        if len(self.lost[at]) > 2 * MOST_LOST:
+            self.lost |= fewer({at: self.lost[at]}, MOST_LOST)
+
+    def _tell_lost(self, at: TopicPartition, part: Part) -> None:
+        on, off = self.history.of(at, part.start)
         removals = self.history.removals
-        of = f"{count:,} of " if count < run[1] - run[0] + 1 else ""
+        of = "" if part.is_whole else f"{part.count:,} of "
         if off:
             hint = f"snapshot {off[0][1]} held them and is not in main's history; roll {off[0][0]} forward"
         elif removals:
-            hint = f"snapshot {removals[0][1]} of {removals[0][0]} took rows out; roll it back, or read them again"
+            hint = f"snapshot {removals[0][1]} of {removals[0][0]} took rows out; roll it back"
         else:
-            hint = "and no commit tells why; fill a new table from there, under another `name`"
+            hint = "and no commit tells why; fill a new table under another `name`"
         places = [*off, *removals, *on]
         self._add(
             Kind.LOST,
-            f"{of}{_span(at, *run)} in no table: {hint}",
+            f"{of}{_span(at, *part.run)} in no table: {hint}, or if it was meant: `lakehouse-ingest acknowledge`",
             at,
-            run,
-            count,
+            part.run,
+            part.count,
             tables=tuple(sorted({table for table, _ in places})),
             snapshots=tuple(dict.fromkeys(snapshot for _, snapshot in places)),
         )
@@ -268,11 +294,3 @@ class Judge:
 def _span(at: TopicPartition, first: int, last: int) -> str:
     where = f"topic {at[0]} partition {at[1]}"
     return f"offset {first} of {where} is" if first == last else f"offsets {first} to {last} of {where} are"
-
-
-def _ends(runs: Iterable[Run]) -> list[Run]:
-    """The first of them and the last."""
-    found: list[Run] = []
-    for run in runs:
-        found = [found[0], run] if found else [run]
-    return found

@@ -22,14 +22,26 @@ from lakehouse_ingest.verifying.holes import Broker, History, Judge
 from lakehouse_ingest.verifying.pages import MOST_PAGES, PAGE, Full, Pages, Run, joined
 from lakehouse_ingest.verifying.recorded import Counted, Reader, Recorded
 from lakehouse_ingest.verifying.recount import Holder, Recount, Scope, Window
+from lakehouse_ingest.verifying.removed import Acknowledged, Part, Parts, total
 
 Starts = dict[TopicPartition, int]
 OpenSource = Callable[[Sequence[str]], Source]  # by topics
 
 
-def verify(
+@dataclass(frozen=True)
+class Recounted:
+    """The verdict, and what it takes to acknowledge what is lost."""
+
+    verdict: Verdict
+    lost: Parts
+    logs: Mapping[str, Collection[str]]  # by topic, as the rows name them
+    generation: int
+    epoch: int
+
+
+def recount(
     lake: Lake, pipeline: str, names: Names, open_source: OpenSource, *, filters: bool, most_pages: int = MOST_PAGES
-) -> Verdict | None:
+) -> Recounted | None:
     """None where this stream has never been. `filters`: whether the settings leave records out on purpose."""
     first = Marks.of(heads(lake, names), pipeline)
     if not first.all:
@@ -38,7 +50,7 @@ def verify(
     inspector = Inspector(lake, pipeline, names, there, found)
     # What was complete before is in every head; what these say is complete may have come between two of them.
     proof = Proof(lake, pipeline, first.complete(), Marks.of(there, pipeline), inspector, found, most_pages)
-    return proof.verdict(open_source, filters=filters)
+    return proof.recounted(open_source, filters=filters)
 
 
 @dataclass(frozen=True)
@@ -136,15 +148,15 @@ class Proof:
     findings: Findings
     most_pages: int
 
-    def verdict(self, open_source: OpenSource, *, filters: bool) -> Verdict:
+    def recounted(self, open_source: OpenSource, *, filters: bool) -> Recounted:
         logs = self.marks.logs()
         until = ledger.highest([self.complete, *self.marks.of_logs(logs, Mark.held)])
         scope = Scope(self.complete, until, logs)
         holders = self.inspector.holders()
-        recorded = self._recorded()
+        recorded = self._recorded(logs)
         broker = Broker(open_source, self.pipeline, ledger.ids_of(self.marks.all))
         history = History(self.inspector.heads.there, self.pipeline)
-        judge = Judge(broker, history, self.findings, filters or recorded.filters)
+        judge = Judge(broker, history, self.findings, filters or recorded.filters, removed=recorded.removed)
         try:
             starts, totals = self._count(holders, scope, recorded, judge)
         finally:
@@ -152,26 +164,32 @@ class Proof:
         self._tell_duplicates(holders, scope, totals)
         self._tell_silence(broker)
         dead = self.inspector.names.dead
-        return Verdict(
+        acknowledged = _acknowledged(recorded.removed, starts, self.complete)
+        verdict = Verdict(
             pipeline=self.pipeline,
             partitions=len(self.complete),
             offsets=sum(max(0, end - starts[at]) for at, end in self.complete.items()),
             tables={name: count for name, count in sorted(totals.rows.items()) if name != dead},
             dead=totals.rows[dead],
             **{name: judge.tally[name] for name in judge.OUTCOMES},
+            # What can't be told may be what was acknowledged.
+            back=0 if judge.tally["unknown"] else max(0, acknowledged - judge.tally["removed"]),
             duplicates=totals.extra,
             beyond=totals.beyond,
             older=dict(totals.older),
             findings=self.findings.listed,
             unlisted=self.findings.unlisted,
+            adopted=recorded.adopted,
         )
+        epoch = max(mark.token.epoch for mark in self.marks.all)
+        return Recounted(verdict, judge.lost, logs, self.marks.generation, epoch)
 
-    def _recorded(self) -> Recorded:
+    def _recorded(self, logs: Mapping[str, Collection[str]]) -> Recorded:
         record = self.inspector.heads.record
         if record is None:
             return Recorded()
         try:
-            reader = Reader(self.lake, record, self.pipeline, self.findings)
+            reader = Reader(self.lake, record, self.pipeline, self.findings, logs)
             return reader.read(self.inspector.heads.tables, self.marks.generation)
         except FileMissing as missing:
             self.inspector.missing(record, missing.path)
@@ -292,6 +310,17 @@ def windows(
             to = end if k == number else taken[at][-1].end if taken[at] else reached[at]
             window[at], reached[at] = (reached[at], to), to
         yield k == number, window, taken
+
+
+def _acknowledged(removed: Parts, starts: Starts, until: Offsets) -> int:
+    """How many offsets, of those that are recounted."""
+    count = 0
+    for at, parts in removed.items():
+        apart = Acknowledged(parts)
+        counted = [*map(Part.of, apart.whole), *(part for part in parts if not part.is_whole)]
+        inside = (part.within(starts.get(at, 0), until.get(at, 0)) for part in counted)
+        count += total({at: [part for part in inside if part]})
+    return count
 
 
 def _start(mark: Mark) -> Offsets:

@@ -1,17 +1,19 @@
 """What the batch record says: of each range what became of its records, and of each landing which commit it was."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakehouse_ingest import ledger
+from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.records import Offsets, TopicPartition
-from lakehouse_ingest.tables import Lake, Pinned
+from lakehouse_ingest.tables import FileMissing, Lake, Pinned
 from lakehouse_ingest.verifying.findings import Findings, Kind
-from lakehouse_ingest.verifying.pages import PAGE
+from lakehouse_ingest.verifying.pages import PAGE, Run
+from lakehouse_ingest.verifying.removed import Part, Parts
 
-COLUMNS = ("pipeline", "kind", "token", "table", "rows", "snapshot_id", "partitions", "note")
+COLUMNS = ("pipeline", "kind", "token", "table", "rows", "snapshot_id", "partitions", "reasons", "note")
 OUTCOMES = ("landed", "dead", "filtered", "discarded", "trimmed")
 MOST_RANGES = 200_000  # in memory; where there are more, neighbours are taken together
 
@@ -46,6 +48,8 @@ class Recorded:
 
     ranges: Ranges = field(default_factory=dict)
     filters: bool = False  # whether it has ever left out records on purpose
+    adopted: str = ""  # from whom it has taken over, and where
+    removed: Parts = field(default_factory=dict)  # what was acknowledged, of the logs that there are now
 
     def since(self, generations: Mapping[str, int]) -> "Recorded":
         """Without what older generations say of topics whose log was another one then."""
@@ -53,7 +57,7 @@ class Recorded:
             at: [each for each in ranges if each.generation >= generations.get(at[0], 0)]
             for at, ranges in self.ranges.items()
         }
-        return Recorded({at: ranges for at, ranges in kept.items() if ranges}, self.filters)
+        return replace(self, ranges={at: ranges for at, ranges in kept.items() if ranges})
 
     def starts(self) -> Offsets:
         return {at: ranges[0].start for at, ranges in self.ranges.items()}
@@ -79,29 +83,37 @@ def _unknown(start: int, end: int) -> list[Counted]:
 class Reader:
     """Goes through the record once, batch by batch."""
 
-    def __init__(self, lake: Lake, record: Pinned, pipeline: str, findings: Findings) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        record: Pinned,
+        pipeline: str,
+        findings: Findings,
+        logs: Mapping[str, Collection[str]],
+    ) -> None:
         self._lake, self._record, self._pipeline, self._findings = lake, record, pipeline, findings
+        self._logs = logs
         self._ranges: Ranges = {}
+        self._removed: dict[TopicPartition, list[Part]] = {}
         self._filters = False
+        self._adopted = ""
         self._count = 0
 
     def read(self, tables: Mapping[str, Table], generation: int) -> Recorded:
         landings = Landings(tables, self._pipeline, generation, self._findings)
-        for row in self._rows():
+        for row in rows_of(self._lake, self._record, self._pipeline):
             if row["kind"] == "landing":
                 landings.add(row)
             elif row["kind"] == "batch":
                 self._add(row)
-            elif row["kind"] == "recover":
+            elif row["kind"] in ("recover", "adopt"):
                 self._give_up(row)
+                self._adopted = row["note"] if row["kind"] == "adopt" else self._adopted
+            elif row["kind"] == "removed":
+                self._acknowledge(row)
         landings.end()
         self._settle()
-        return Recorded(self._ranges, self._filters)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        for file in self._lake.files_of(self._record, ()):
-            for batch in self._lake.batches_of(self._record, file, COLUMNS):
-                yield from (row for row in batch.to_pylist() if row["pipeline"] == self._pipeline)
+        return Recorded(self._ranges, self._filters, self._adopted, self._removed)
 
     def _add(self, row: Mapping[str, Any]) -> None:
         for part in row["partitions"] or ():
@@ -141,9 +153,19 @@ class Reader:
         """What a person has said will never be read."""
         for part in row["partitions"] or ():
             start, end, generation = part["start"], part["end"], _order(row["token"])[0]
+            if start == end:
+                continue
             given_up = Counted(start, end, discarded=end - start, generation=generation)
             self._ranges.setdefault((part["topic"], part["partition"]), []).append(given_up)
             self._count += 1
+
+    def _acknowledge(self, row: Mapping[str, Any]) -> None:
+        """What a person has said was removed on purpose; of another log than there is now it says nothing."""
+        logs = {log for log, _ in row["reasons"] or ()}
+        for part in row["partitions"] or ():
+            if not logs.isdisjoint(self._logs.get(part["topic"], ())):
+                of = self._removed.setdefault((part["topic"], part["partition"]), [])
+                of.append(Part(part["start"], part["end"], part["absent"]))
 
     def _settle(self) -> None:
         """In order, overlaps told and without counts, neighbours together where there are too many."""
@@ -182,6 +204,34 @@ class Reader:
             last=end - 1,
             count=end - each.start,
         )
+
+
+def rows_of(lake: Lake, record: Pinned, pipeline: str) -> Iterator[dict[str, Any]]:
+    for file in lake.files_of(record, ()):
+        for batch in lake.batches_of(record, file, COLUMNS):
+            yield from (row for row in batch.to_pylist() if row["pipeline"] == pipeline)
+
+
+def landed_in(lake: Lake, record: Pinned, pipeline: str, table: str) -> dict[TopicPartition, list[Run]]:
+    """The ranges of the batches that put rows into a table, be it gone by now; and of those that trimmed some, for of
+    these nobody has noted where they were."""
+    found: dict[TopicPartition, list[Run]] = {}
+    try:
+        tokens = {
+            row["token"]
+            for row in rows_of(lake, record, pipeline)
+            if row["kind"] == "landing" and row["table"] == table
+        }
+        for row in rows_of(lake, record, pipeline):
+            for part in row["partitions"] or () if row["kind"] == "batch" else ():
+                if part["start"] < part["end"] and (row["token"] in tokens or part["trimmed"]):
+                    run = (part["start"], part["end"] - 1)
+                    found.setdefault((part["topic"], part["partition"]), []).append(run)
+    except FileMissing as missing:
+        raise TableChanged(
+            f"the batch record refers to a file that its store does not have, {missing.path}; restore it from a copy"
+        ) from missing
+    return found if tokens else {}
 
 
 def _together(ranges: Sequence[Counted], length: int) -> list[Counted]:

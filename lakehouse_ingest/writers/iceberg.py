@@ -1,4 +1,4 @@
-"""Rows onto our branch of a table by Spark, in one commit that carries the ledger's mark."""
+"""Rows staged on a table by Spark, in one commit that carries the ledger's mark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from lakehouse_ingest.settings import TableSettings
 
 # Below this a further task makes only a further small file.
 ROWS_PER_TASK = 100_000
+WAP = "spark.wap.id"  # Iceberg's write-audit-publish
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,14 @@ class FileOptions:
 
 
 def stage(
-    rows: DataFrame, table: str, branch: str, summary: Mapping[str, str], options: FileOptions, size: int
+    rows: DataFrame, target: str, wap: str | None, summary: Mapping[str, str], options: FileOptions, size: int
 ) -> None:
-    """Appends about so many rows to the branch.
-
-    Only this spelling of the target does: the option `branch` would write to main.
-    """
-    target = ".".join(f"`{part}`" for part in (LAKE, *table.split("."), f"branch_{branch}"))
+    """Appends about so many rows; with `wap` as a snapshot that no ref leads to, if the table is set up for that."""
+    # No option of a write does it; the session is the batch's own, and all that it writes is of one batch.
+    rows.sparkSession.conf.set(WAP, wap) if wap else rows.sparkSession.conf.unset(WAP)
     writer = (
         rows.coalesce(max(1, -(-size // ROWS_PER_TASK)))
-        .writeTo(target)
+        .writeTo(".".join(f"`{part}`" for part in (LAKE, *target.split("."))))
         .option("fanout-enabled", "true")  # several partitions open at once instead of a sort by partition
         .option("target-file-size-bytes", str(options.target_size))
         .option("compression-codec", options.codec)

@@ -5,19 +5,24 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from itertools import count
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import requests
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Transaction
 
 from catalog import (
+    BranchesRefused,
     BranchGone,
     Column,
     Conflict,
     Connection,
+    FilesUnfit,
     Lake,
     OutcomeUnknown,
     Partition,
@@ -30,17 +35,22 @@ from catalog import (
     Unreachable,
     add_columns,
     align_branch,
+    append_onto,
     append_rows,
     connect,
     create_table,
     drop_branches,
     ensure_namespace,
+    fence,
     head,
     load,
     open_branch,
     publish,
-    restage,
+    publish_again,
+    restage_onto,
 )
+from catalog.commits import append_onto_main, commit
+from catalog.staging import written_files
 
 COLUMNS = (Column("id", "long"), Column("site", "string"))
 SENT_TOKEN = "s3cr3t-token-value"
@@ -255,12 +265,13 @@ def test_a_refused_publication_is_sent_once(lake: Lake, filled: str, monkeypatch
 def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
     refused = stage(lake, filled, 2, 3)
     foreign_commit(lake, filled, 100)
-    again = restage(lake, filled, "ours", refused.snapshot, {"test.ids": "2,3"})
-    assert again.parent == head(lake, filled)
-    assert files_of(lake, filled, again.snapshot) == files_of(lake, filled, refused.snapshot)
-    state = publish(lake, filled, "ours", again.snapshot, again.parent)
+    before = head(lake, filled)
+    state = publish_again(lake, filled, "ours", refused.snapshot, lambda _: {"test.ids": "2,3"})
     assert ids_in(lake, filled) == [1, 2, 3, 100]
     newest = next(state.ancestors())
+    assert newest.parent == before
+    assert state.refs["ours"] == newest.id
+    assert files_of(lake, filled, newest.id) == files_of(lake, filled, refused.snapshot)
     assert newest.summary["test.ids"] == "2,3"
     assert newest.summary["added-records"] == "2"
     assert newest.summary["total-records"] == "4"
@@ -270,9 +281,8 @@ def test_restaging_what_has_been_published_doubles_nothing(lake: Lake, filled: s
     staged = stage(lake, filled, 2)
     publish(lake, filled, "ours", staged.snapshot, staged.parent)
     foreign_commit(lake, filled, 100)
-    again = restage(lake, filled, "ours", staged.snapshot, {})
-    assert again == staged
-    publish(lake, filled, "ours", again.snapshot, again.parent)
+    state = publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert state.refs["ours"] == staged.snapshot
     assert ids_in(lake, filled) == [1, 2, 100]
 
 
@@ -282,16 +292,108 @@ def test_restaging_is_refused_where_the_files_no_longer_fit(lake: Lake, filled: 
     with lake.pyiceberg.load_table(filled).update_spec() as update:
         update.remove_field("site")
     with pytest.raises(Refused, match="partitioned"):
-        restage(lake, filled, "ours", staged.snapshot, {})
+        publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
 
 
 def test_restaging_goes_on_after_a_column_was_added(lake: Lake, filled: str) -> None:
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     add_columns(lake, filled, [("", Column("unit", "string"))])
-    again = restage(lake, filled, "ours", staged.snapshot, {})
-    publish(lake, filled, "ours", again.snapshot, again.parent)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def test_restaging_with_a_lost_answer_doubles_nothing(lake: Lake, filled: str) -> None:
+    staged = stage(lake, filled, 2)
+    foreign_commit(lake, filled, 100)
+    told: list[int] = []
+    with on_commit(lake, answer_lost):
+        state = publish_again(lake, filled, "ours", staged.snapshot, lambda _: {}, lambda at, _: told.append(at))
+    assert told == [1]
+    assert state.refs["ours"] == state.main
+    assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def compact(lake: Lake, name: str) -> None:
+    table = lake.pyiceberg.load_table(name)
+    table.overwrite(table.scan().to_arrow())
+
+
+def expire(lake: Lake, name: str) -> None:
+    """All that no ref leads to directly: main's way back ends at its head."""
+    table = lake.pyiceberg.load_table(name)
+    held = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    expiry = table.maintenance.expire_snapshots()
+    for snapshot in table.metadata.snapshots:
+        if snapshot.snapshot_id not in held:
+            expiry = expiry.by_id(snapshot.snapshot_id)
+    expiry.commit()
+    assert not load(lake, name).history_complete()
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
+def test_where_history_was_cut_a_note_tells_what_was_published(
+    lake: Lake, rest_uri: str, filled: str, *, heard: bool
+) -> None:
+    others = connect(Connection(rest_uri))
+
+    def cut_meanwhile(send: Send) -> requests.Response:
+        if heard:
+            assert send().ok
+        for _ in range(2):
+            compact(others, filled)
+        expire(others, filled)
+        raise requests.ConnectionError("Connection aborted.")
+
+    staged = stage(lake, filled, 2)
+    with on_commit(lake, cut_meanwhile), nullcontext() if heard else pytest.raises(Conflict, match="main does not"):
+        publish(lake, filled, "ours", staged.snapshot, staged.parent)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert ids_in(lake, filled) == [1, 2]
+    assert any(key.startswith("published.") for key in load(lake, filled).properties)
+    open_branch(lake, filled, "newer", drop=["ours"])
+    assert not any(key.startswith("published.") for key in load(lake, filled).properties)
+
+
+def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(lake: Lake, filled: str) -> None:
+    """Main does not show any more that it held it."""
+    table = lake.pyiceberg.load_table(filled)
+    table.manage_snapshots().create_tag(head(lake, filled) or 0, "kept").commit()
+    staged = stage(lake, filled, 2)
+    for _ in range(2):
+        compact(lake, filled)
+    expire(lake, filled)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert ids_in(lake, filled) == [1, 2]
+
+
+def test_a_neighbour_that_never_rests_keeps_nobody_out(lake: Lake, rest_uri: str, filled: str) -> None:
+    """Its commits take the place of ours again and again, but not for ever."""
+    others, stop = connect(Connection(rest_uri)), Event()
+    row = lake.pyiceberg.load_table(filled).scan(limit=1).to_arrow()
+    refused: list[int] = []
+
+    def append() -> int:
+        for number in count():
+            if stop.is_set():
+                return number
+            with suppress(CommitFailedException):
+                others.pyiceberg.load_table(filled).append(row)
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(append)
+        try:
+            for number in range(2, 8):
+                staged = stage(lake, filled, number)
+                try:
+                    publish(lake, filled, "ours", staged.snapshot, staged.parent)
+                except Conflict:
+                    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {}, lambda at, _: refused.append(at))
+        finally:
+            stop.set()
+    print(f"{busy.result()} commits of the neighbour, {len(refused)} of ours were refused")
+    assert [each for each in ids_in(lake, filled) if each > 1] == [*range(2, 8)]
 
 
 def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled: str) -> None:
@@ -300,7 +402,7 @@ def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled
     with pytest.raises(BranchGone):
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
     with pytest.raises(BranchGone):
-        restage(lake, filled, "ours", staged.snapshot, {})
+        publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     with pytest.raises(BranchGone):
         stage(lake, filled, 3)
     with pytest.raises(BranchGone):
@@ -338,10 +440,9 @@ def test_a_request_that_arrives_late_doubles_nothing(lake: Lake, filled: str, ar
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
     if arrives == "before the restaging":
         assert late[0]().status_code == 200
-    again = restage(lake, filled, "ours", staged.snapshot, {})
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     if arrives == "after the restaging":
         assert late[0]().status_code == 409
-    publish(lake, filled, "ours", again.snapshot, again.parent)
     assert ids_in(lake, filled) == [1, 2]
 
 
@@ -507,3 +608,215 @@ def test_no_secret_is_shown(rest_uri: str) -> None:
     assert missing.value.__suppress_context__
     shown.append(str(missing.value).removeprefix(f"loading table conformance.{SENT_TOKEN}: "))
     assert not [text for text in shown if SENT_TOKEN in text]
+
+
+# -- where main is the only ref ---------------------------------------------------------------------------
+
+
+def stage_unseen(lake: Lake, name: str, *ids: int) -> Staged:
+    """As Spark does it where write-audit-publish is on: a snapshot upon main's head that no ref leads to."""
+    table = lake.table(name)
+    rows = [{"id": number, "site": "north"} for number in ids]
+    append = append_onto_main(table, written_files(table, rows), {"test.ids": ",".join(map(str, ids))})
+    commit(lake, table, "staging", (), append.updates)
+    return Staged(append.snapshot, head(lake, name))
+
+
+def anyhow(_: TableState) -> dict[str, str]:
+    return {"test.by": "us"}
+
+
+def counting(lake: Lake, sent: list[int], *, lost: int = 0) -> Any:
+    """Counts the commits; the first so many take effect, and nobody is told."""
+
+    def act(send: Send) -> requests.Response:
+        sent.append(1)
+        answer = send()
+        if len(sent) <= lost:
+            raise requests.ConnectionError("Connection aborted.")
+        return answer
+
+    return on_commit(lake, act)
+
+
+@pytest.fixture
+def plain(lake: Lake, name: str) -> str:
+    """A table with one row, and no ref but main."""
+    append_onto(lake, name, [{"id": 1, "site": "north"}], anyhow)
+    return name
+
+
+def test_a_snapshot_without_a_ref_is_seen_by_nobody_until_main_is_moved_to_it(lake: Lake, plain: str) -> None:
+    staged = stage_unseen(lake, plain, 2)
+    assert ids_in(lake, plain) == [1]
+    state = publish(lake, plain, None, staged.snapshot, staged.parent)
+    assert state.main == staged.snapshot
+    assert state.refs.keys() == {"main"}
+    assert ids_in(lake, plain) == [1, 2]
+    assert publish(lake, plain, None, staged.snapshot, staged.parent).main == staged.snapshot
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_fence_moves_main_and_nothing_else(lake: Lake, name: str, rows: int) -> None:
+    """One commit, with a property; what was staged before is refused, also where there had been no main yet."""
+    if rows:
+        foreign_commit(lake, name, 1)
+    staged, sent = stage_unseen(lake, name, 2), list[int]()
+    with counting(lake, sent):
+        state = fence(lake, name, anyhow, {"test.epoch": "7"})
+    assert len(sent) == 1
+    assert state.properties["test.epoch"] == "7"
+    assert next(state.ancestors()).summary["test.by"] == "us"
+    assert next(state.ancestors()).parent == staged.parent
+    assert state.history_complete()
+    assert ids_in(lake, name) == [1][:rows]
+    with pytest.raises(Conflict):
+        publish(lake, name, None, staged.snapshot, staged.parent)
+    assert ids_in(lake, name) == [1][:rows]
+
+
+def test_of_those_who_take_the_same_number_by_a_fence_at_once_one_gets_it(lake: Lake, name: str) -> None:
+    class Taken(Exception): ...
+
+    def attempt(_: int) -> bool:
+        def decide(state: TableState) -> dict[str, str]:
+            if "test.epoch" in state.properties:
+                raise Taken
+            return {}
+
+        try:
+            fence(lake, name, decide, {"test.epoch": "1"})
+        except Taken:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(attempt, range(4))) == 1
+    assert len(load(lake, name).snapshots) == 1
+
+
+def test_what_was_refused_is_committed_with_its_files_by_one_commit(lake: Lake, plain: str) -> None:
+    staged, sent = stage_unseen(lake, plain, 2, 3), list[int]()
+    foreign_commit(lake, plain, 100)
+    with pytest.raises(Conflict):
+        publish(lake, plain, None, staged.snapshot, staged.parent)
+    add_columns(lake, plain, [("", Column("unit", "string"))])
+    with counting(lake, sent):
+        state = restage_onto(lake, plain, staged.snapshot, anyhow)
+    assert len(sent) == 1
+    newest = next(state.ancestors())
+    assert files_of(lake, plain, newest.id) == files_of(lake, plain, staged.snapshot)
+    assert (newest.summary["test.by"], newest.summary["added-records"], newest.summary["total-records"]) == (
+        "us",
+        "2",
+        "4",
+    )
+    assert ids_in(lake, plain) == [1, 2, 3, 100]
+
+
+def test_whoever_moves_main_in_between_is_shown_before_it_is_tried_again(lake: Lake, plain: str) -> None:
+    """Or else a writer could commit upon the fence that was to keep it out."""
+    shown: list[int | None] = []
+
+    class Replaced(Exception): ...
+
+    def decide(state: TableState) -> dict[str, str]:
+        shown.append(state.main)
+        if "test.epoch" in state.properties:
+            raise Replaced
+        fence(lake, plain, anyhow, {"test.epoch": "2"})
+        return {}
+
+    with pytest.raises(Replaced):
+        append_onto(lake, plain, [{"id": 2}], decide)
+    assert len(shown) == 2
+    assert ids_in(lake, plain) == [1]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_lost_answer_doubles_nothing_on_main(lake: Lake, plain: str, lost: int) -> None:
+    staged = stage_unseen(lake, plain, 3)
+    with counting(lake, [], lost=lost):
+        append_onto(lake, plain, [{"id": 2}], anyhow)
+    with counting(lake, [], lost=lost):
+        state = fence(lake, plain, anyhow, {})
+    with counting(lake, [], lost=lost):
+        restage_onto(lake, plain, staged.snapshot, anyhow)
+    assert ids_in(lake, plain) == [1, 2, 3]
+    assert len(list(state.ancestors())) == 3
+
+
+@pytest.mark.parametrize("arrives", ["before it is committed again", "after it"])
+def test_a_publication_without_a_branch_that_arrives_late_doubles_nothing(lake: Lake, plain: str, arrives: str) -> None:
+    late: list[Send] = []
+
+    def held(send: Send) -> requests.Response:
+        late.append(send)
+        raise requests.ReadTimeout("slow")
+
+    staged = stage_unseen(lake, plain, 2)
+    with on_commit(lake, held), pytest.raises(Conflict, match="main does not hold it"):
+        publish(lake, plain, None, staged.snapshot, staged.parent)
+    if arrives == "before it is committed again":
+        assert late[0]().status_code == 200
+    restage_onto(lake, plain, staged.snapshot, anyhow)
+    if arrives == "after it":
+        assert late[0]().status_code == 409
+    assert ids_in(lake, plain) == [1, 2]
+
+
+def test_a_commit_upon_main_that_arrives_late_doubles_nothing(lake: Lake, plain: str) -> None:
+    """The first request is heard only after the second look has found nothing of it."""
+    late: list[Send] = []
+
+    def decide(_: TableState) -> dict[str, str]:
+        if late:
+            assert late[0]().status_code == 200
+        return {}
+
+    def held(send: Send) -> requests.Response:
+        if not late:
+            late.append(send)
+            raise requests.ReadTimeout("slow")
+        return send()
+
+    with on_commit(lake, held):
+        append_onto(lake, plain, [{"id": 2}], decide)
+    assert ids_in(lake, plain) == [1, 2]
+
+
+def test_where_the_history_that_could_tell_is_gone_the_outcome_stays_unknown(
+    lake: Lake, plain: str, rest_uri: str
+) -> None:
+    """An attempt went unanswered, and then somebody moved main and expired what was before."""
+
+    def lost_and_expired(_: Send) -> requests.Response:
+        others = connect(Connection(rest_uri))
+        foreign_commit(others, plain, 100)
+        older = [each for each in load(others, plain).snapshots if each != head(others, plain)]
+        others.pyiceberg.load_table(plain).maintenance.expire_snapshots().by_ids(older).commit()
+        raise requests.ConnectionError("Connection aborted.")
+
+    with on_commit(lake, lost_and_expired), pytest.raises(OutcomeUnknown, match="expired"):
+        append_onto(lake, plain, [{"id": 2}], anyhow)
+
+
+def test_what_others_have_expired_before_it_was_published_is_to_be_written_anew(lake: Lake, plain: str) -> None:
+    staged = stage_unseen(lake, plain, 2)
+    lake.pyiceberg.load_table(plain).maintenance.expire_snapshots().by_id(staged.snapshot).commit()
+    with pytest.raises(FilesUnfit, match="expired"):
+        publish(lake, plain, None, staged.snapshot, staged.parent)
+    with pytest.raises(FilesUnfit, match="expired"):
+        restage_onto(lake, plain, staged.snapshot, anyhow)
+    assert ids_in(lake, plain) == [1]
+
+
+def test_a_catalog_that_takes_no_branch_says_so(lake: Lake, plain: str) -> None:
+    def no(_: Send) -> requests.Response:
+        answer = requests.Response()
+        answer.status_code = 400
+        answer._content = b'{"error": {"message": "only main", "type": "BadRequestException", "code": 400}}'
+        return answer
+
+    with on_commit(lake, no), pytest.raises(BranchesRefused, match="only main"):
+        open_branch(lake, plain, "ours")

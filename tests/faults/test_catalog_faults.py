@@ -13,8 +13,8 @@ import pytest
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
+from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, Registered, TableSpec
 from tests.services.faulty import AFTER, BEFORE, RESET, Faulty, When
 from tests.services.flow import Flow
 from tests.services.ingesting import Bench
@@ -172,6 +172,55 @@ class Alone:
             mark = Mark(Token(self.name, 1, epoch, 0), SourceIdentity(), {}, done, {})
             assert self.lake.append(place, [{"n": 1}], mark, {}).held == done
         assert [row["n"] for row in self.bench.rows(self.table)] == [1]
+
+
+@pytest.mark.usefixtures("_healed")
+def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> None:
+    """Twice: a stream need not begin again for it. What lasts is for the stream to wait for."""
+    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+    look: Plan = {"method": "GET", "path": "/t$", "agent": PYICEBERG}
+    for said in ("500", "503", "429", "reset"):
+        twice = proxy.fail(**FAULTS[said], **look, times=2)
+        assert alone.lake.find(alone.table), said
+        assert twice.is_over, said
+    lasting = proxy.fail(503, **look, times=3)
+    with pytest.raises(TryAgain, match="loading table"):
+        alone.lake.find(alone.table)
+    assert lasting.is_over
+
+
+@pytest.mark.usefixtures("_healed")
+def test_a_publication_that_was_heard_and_whose_history_others_cut(bench: Bench, proxy: Faulty) -> None:
+    """A note tells that it was; neither its own mark nor another pipeline's is forgotten."""
+    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+    other = Lake(Connection(bench.uri), "other")
+
+    def append(lake: Lake, place: Place, number: int, done: Offsets) -> Place:
+        mark = Mark(Token(lake._pipeline, 1, place.epoch, number), SourceIdentity(), {}, done, {})
+        return lake.append(place, [{"n": number}], mark, {})
+
+    def cut() -> None:
+        for _ in range(2):
+            bench.table(alone.table).overwrite(bench.table(alone.table).scan().to_arrow())
+        table = bench.table(alone.table)
+        held, expiry = {ref.snapshot_id for ref in table.metadata.refs.values()}, table.maintenance.expire_snapshots()
+        for snapshot in table.metadata.snapshots:
+            if snapshot.snapshot_id not in held:
+                expiry = expiry.by_id(snapshot.snapshot_id)
+        expiry.commit()
+
+    append(other, other.claim(alone.table, ())[1], 0, {("u", 0): 5})
+    _, place = alone.lake.claim(alone.table, ())
+    lost = proxy.fail(RESET, when=AFTER, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=cut)
+    place = append(alone.lake, place, 1, {("t", 0): 1})
+    assert lost.is_over
+    assert place.held == {("t", 0): 1}
+    place = append(alone.lake, place, 2, {("t", 0): 2})
+    assert place.held == {("t", 0): 2}
+    assert sorted(row["n"] for row in bench.rows(alone.table)) == [0, 1, 2]
+    state = other.find(alone.table)
+    assert state
+    assert other.seen(state).held == {("u", 0): 5}
 
 
 REQUESTS: Mapping[str, tuple[Callable[[Alone], None], Plan]] = {

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, freeze, settings_text, until
 from tests.services.readers import Coordinates, Reader, data_files
 from tests.services.records import kind_of
+from tests.services.surroundings import PREFIX
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -51,7 +53,7 @@ def writing(running: Running, reader: Reader, data: Path, known: set[Path]) -> b
 
 
 def staging(running: Running, reader: Reader, data: Path, known: set[Path]) -> bool:
-    """A snapshot is on the branch, and main has not moved. Python stops first: the JVM ends what it does."""
+    """A snapshot is staged, and main has not moved. Python stops first: the JVM ends what it does."""
     assert until(lambda: bool(data_files(data) - known), 60, 0.001), running.tail()
     freeze(running.pid)
     staged = until(lambda: bool(reader.staged("events")), 5)
@@ -60,9 +62,10 @@ def staging(running: Running, reader: Reader, data: Path, known: set[Path]) -> b
 
 
 def paused_while(usual: Moment) -> pytest.MarkDecorator:
-    """Every test takes one moment; `make test-long` every moment with every test."""
-    moments = [writing, staging] if "LAKEHOUSE_TEST_LONG" in os.environ else [usual]
-    return pytest.mark.parametrize("scene", moments, ids=lambda moment: str(moment.__name__), indirect=True)
+    """Every test takes one moment; `make test-long` every moment with every test, and each way to publish."""
+    every = product([writing, staging], ["branch", "direct"])
+    scenes = [*every] if "LAKEHOUSE_TEST_LONG" in os.environ else [(usual, "branch")]
+    return pytest.mark.parametrize("scene", scenes, ids=lambda scene: f"{scene[0].__name__}, {scene[1]}", indirect=True)
 
 
 @pytest.fixture
@@ -71,13 +74,14 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
     namespace = topic.replace("-", "_")
     create_topic(broker, topic, PARTITIONS)
     fill(broker, topic, EVENTS, PARTITIONS)
+    moment, pipelines.environment[f"{PREFIX}CATALOG__PUBLISH"] = request.param
     settings = settings_text(topic, broker, rest_uri, namespace, max_records=1_000)
     running, reader = pipelines.start(settings), Reader(rest_uri, namespace)
     running.wait_for("batch_landed", 2)
     data = warehouse / namespace / "events"
     for _ in range(5):
         known = data_files(data)
-        if request.param(running, reader, data, known):
+        if moment(running, reader, data, known):
             return Scene(reader, settings, running)
         running.thaw()  # a moment too late: with the next batch
     raise AssertionError(f"never stopped in the middle of a landing\n{running.tail()}")

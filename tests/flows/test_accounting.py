@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, below, by_fault, counted
+from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, beyond, by_fault, counted
 from lakehouse_ingest.records import FAULT, RECORD, Range, Reason, TopicPartition
 from tests.flows.conftest import FEW
 
@@ -103,19 +103,19 @@ def test_counts_are_exact(spark: SparkSession, drawn: tuple[Range, dict[TopicPar
 
 @FEW
 @given(drawn=batches())
-def test_what_lies_below_is_told_by_row(
+def test_what_lies_beyond_is_told_by_row(
     spark: SparkSession, drawn: tuple[Range, dict[TopicPartition, int], list[Made]]
 ) -> None:
     _, ends, records = drawn
     record = F.col(RECORD)
     found = (
         frame(spark, records)
-        .where(below(record, ends))
+        .where(beyond(record, ends))
         .select(record["topic"], record["partition"], record["offset"])
         .collect()
     )
     assert sorted(tuple(row) for row in found) == sorted(
-        (*each.at, each.offset) for each in records if each.offset < ends.get(each.at, 0)
+        (*each.at, each.offset) for each in records if each.at in ends and each.offset >= ends[each.at]
     )
 
 
@@ -124,7 +124,7 @@ def test_topics_and_partitions_are_told_apart_by_both(spark: SparkSession) -> No
     places: list[TopicPartition] = [("t", 1), ("t", 11), ("t/1", 1), ("t/1", 11), ("t1", 1)]
     batch = Range(dict.fromkeys(places, 0), dict.fromkeys(places, 2))
     records = [Made(at, offset, 0, None) for at in places for offset in (0, 1)]
-    rows = frame(spark, records).where(below(F.col(RECORD), {("t", 1): 2, ("t/1", 11): 1, ("t1", 1): BIG}))
+    rows = frame(spark, records).where(beyond(F.col(RECORD), {("t", 1): 0, ("t/1", 11): 1, ("t1", 1): 0}))
     found, landed = counts_of(rows, batch)
     assert {at: dict(counts) for at, counts in found.counts.items()} == {
         ("t", 1): {LANDED: 2},

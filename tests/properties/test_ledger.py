@@ -51,6 +51,23 @@ def test_a_mark_is_read_back_as_it_was_written(mark: Mark) -> None:
     assert same(ledger.decode(ledger.encode(mark)), mark)
 
 
+@given(st.lists(st.tuples(st.sampled_from("pq"), st.integers(0, 9), st.booleans()), max_size=8))
+def test_a_fence_says_all_that_was_known_and_nothing_new(landings: list[tuple[str, int, bool]]) -> None:
+    """Of every pipeline, whatever older commits are expired after it; and it is nobody's landing."""
+    history: list[dict[str, str]] = []
+    for batch, (pipeline, reached, is_record) in enumerate(landings):
+        landed = Mark(Token(pipeline, 1, 1, batch), SourceIdentity(), {}, {("t", 0): reached}, {})
+        heads = {f"{ledger.HEADS}{pipeline}": ledger.heads_text({"n.t": (1, batch)})} if is_record else {}
+        history.insert(0, {**ledger.to_summary(landed, ledger.carried(history)), **heads})
+    fenced = ledger.fence(history, "p", 2)
+    for pipeline in "pq":
+        before, after = ledger.newest(history, pipeline), ledger.newest([fenced], pipeline)
+        assert (before is None) == (after is None)
+        assert before is None or (after is not None and after.token == before.token)
+        assert ledger.heads([fenced], pipeline) == ledger.heads(history, pipeline)
+    assert f"{ledger.PREFIX}token" not in fenced
+
+
 @given(OFFSETS, TOKENS)
 def test_the_usual_mark_has_complete_where_it_starts(offsets: Offsets, token: Token) -> None:
     usual = Mark(token, SourceIdentity(), offsets, {at: n + 5 for at, n in offsets.items()}, offsets)

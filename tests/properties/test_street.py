@@ -67,6 +67,7 @@ class Judgement:
     together: bool = False  # an entry more, which takes two of the types into one table
     hints: Mapping[str, str] = field(default_factory=dict)
     max_tables: int = 100
+    publish: str = "branch"
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,14 @@ UNANSWERED = "it is done, and the answer is lost"
 class MortalLake(Lake):
     """Counts its effects; when trouble comes, a dead process has no more of them."""
 
-    def __init__(self, connection: Connection, pipeline: str) -> None:
-        super().__init__(connection, pipeline)
+    def __init__(self, connection: Connection, pipeline: str, way: str) -> None:
+        super().__init__(connection, pipeline, way)
+        self.way = way
+        # What is appended to the batch record is published from in there, if that takes a step of its own.
+        publish = self._way.publish
+        self._way.publish = lambda place, *rest: self._effect(  # type: ignore[method-assign]
+            "publish", place.table, lambda: publish(place, *rest)
+        )
         self.effects: list[Effect] = []
         self._trouble: Trouble | None = None
 
@@ -113,8 +120,8 @@ class MortalLake(Lake):
     def create(self, spec: TableSpec) -> TableState:
         return self._effect("create", spec.name, lambda: super(MortalLake, self).create(spec))
 
-    def open(self, table: str, epoch: int) -> Place:
-        return self._effect("open", table, lambda: super(MortalLake, self).open(table, epoch))
+    def open(self, table: str, epoch: int, *, claiming: bool = False) -> Place:
+        return self._effect("open", table, lambda: super(MortalLake, self).open(table, epoch, claiming=claiming))
 
     def register(self, record: str, tables: Mapping[str, Registered]) -> None:
         if tables:
@@ -128,9 +135,6 @@ class MortalLake(Lake):
 
     def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
         return self._effect("stage", place.table, lambda: super(MortalLake, self).append(place, rows, mark, extra))
-
-    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
-        return self._effect("publish", place.table, lambda: super(MortalLake, self).publish(place, staged, mark, extra))
 
     def _effect(self, verb: str, table: str, do: Callable[[], Done]) -> Done:
         effect = verb, table.rpartition(".")[2]
@@ -284,8 +288,8 @@ class World:
         structlog.reset_defaults()
         plain = self._settings()
         connection, watch = Connection(self._uri), Watch(self.name, OFF)
-        if not self.lake:
-            self.lake = MortalLake(connection, self.name)
+        if not self.lake or self.lake.way != plain.catalog.publish:
+            self.lake = MortalLake(connection, self.name, plain.catalog.publish)
             self.lake.arm(self._trouble)
         stream = Stream(plain, plain.streams[0], self._spark, connection, watch, self._scratch, True, True, Event())
         self.street = stream._street(self.lake, self.topic, self.topic.identity(), MortalThreads())
@@ -308,7 +312,7 @@ class World:
         return Settings.model_validate(
             {
                 "name": self.name,
-                "catalog": {"uri": self._uri, "namespace": self.name},
+                "catalog": {"uri": self._uri, "namespace": self.name, "publish": judged.publish},
                 "streams": [stream],
                 "ledger": {"batch_every": 0},
             }
@@ -449,6 +453,7 @@ def judgement_of(dice: random.Random) -> Judgement:
         together=dice.random() < 0.5,
         hints=dice.choice([{}, {"x": "long"}]),
         max_tables=dice.choice([100, 100, 2]),
+        publish=dice.choice(["branch", "branch", "direct"]),
     )
 
 

@@ -51,7 +51,7 @@ class Fault:
             and re.fullmatch(self.method, request.method) is not None
             and self.path.search(path) is not None
             and self.agent.search(headers.get("user-agent", "")) is not None
-            and self.body.search(_text(request.body)) is not None
+            and self.body.search(text_of(request.body)) is not None
         )
 
     @property
@@ -130,5 +130,5 @@ def _failure(fault: Fault) -> Answer:
     return replace(plain, headers=(*plain.headers, *fault.headers.items()))
 
 
-def _text(body: bytes) -> str:
+def text_of(body: bytes) -> str:
     return (gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body).decode("latin-1")

@@ -51,6 +51,8 @@ class Feeder:
         total: int | None,
         made: Callable[[int], bytes] = value,
         rate: float = 0.0,
+        *,
+        transactions: bool = True,
     ) -> None:
         self.landing: Coordinates = Counter()
         self.digests: dict[tuple[str, int, int], bytes] = {}
@@ -59,10 +61,12 @@ class Feeder:
         self._numbers = iter(range(total)) if total is not None else count()
         self._sent, self._failed, self._lock = 0, list[object](), Lock()
         self._hurry = Event()
+        self._transactions = transactions  # none of them outlives a broker that is killed
         common = {"bootstrap.servers": broker, "linger.ms": 5, "log_level": 2}
         self._plain = Producer({**common, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000})
-        self._transactional = Producer({**common, "transactional.id": f"feeder-{topic}"})
-        self._transactional.init_transactions(PATIENCE)
+        if transactions:
+            self._transactional = Producer({**common, "transactional.id": f"feeder-{topic}"})
+            self._transactional.init_transactions(PATIENCE)
         self._thread = Thread(target=self._feed, name="feeder", daemon=True)
 
     @property
@@ -90,7 +94,7 @@ class Feeder:
             while not self._hurry.wait(TICK):
                 elapsed = time.monotonic() - began
                 self._send(self._plain, self._take(self._due(elapsed) - self._sent), self._acknowledged)
-                if elapsed > TRANSACTION_EVERY * transactions:
+                if self._transactions and elapsed > TRANSACTION_EVERY * transactions:
                     transactions += 1
                     self._transaction(commit=transactions % 2 == 1)
             if self._total is not None:

@@ -9,10 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Self
+from typing import Any, Self, cast
 
+from lakehouse_ingest.commands.verify import prove
+from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.verifying.findings import PROVEN
 from tests.services.faulty import Fault
 from tests.services.ingesting import Bench, spark_by
 from tests.services.kafka import create_topic, produce
@@ -21,6 +25,39 @@ from tests.services.readers import Coordinates, Reader
 
 LANDING = 120.0  # on a machine that is busy with other tests
 PARTITIONS = 2
+
+
+@dataclass
+class Told:
+    """What a pipeline tells, noted here; on it goes as ever."""
+
+    events: Any
+    retries: list[str] = field(default_factory=list)  # why it began again
+    refusals: list[str] = field(default_factory=list)  # the tables where others came first
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Self:
+        told = cls(pipeline.watch.events)
+        pipeline.watch.events = cast("Any", told)
+        return told
+
+    def retrying(self, **told: Any) -> None:
+        self.retries.append(str(told["error"]))
+        self.events.retrying(**told)
+
+    def commit_retried(self, **told: Any) -> None:
+        self.refusals.append(told["table"])
+        self.events.commit_retried(**told)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.events, name)
+
+
+def is_proven(settings: Settings) -> None:
+    """By `lakehouse-ingest verify`."""
+    (verified,) = prove(settings)
+    assert verified.verdict
+    assert verified.code == PROVEN, verified.verdict.findings
 
 
 class Flow:
@@ -91,6 +128,7 @@ class Flow:
         """From the first landing on; what ends it by itself is raised at the end."""
         with spark_by(self.bench.spark, self.through), ThreadPoolExecutor(1, "flow") as threads:
             pipeline = self.bench.pipeline(self.through, drain=False)
+            self.told = Told.of(pipeline)
             self.end: Future[None] = threads.submit(pipeline.run)
             try:
                 self.produce()

@@ -1,11 +1,14 @@
 """What tests do with a broker: make a topic, fill it fast, read it back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 PATIENCE = 30.0
@@ -97,3 +100,24 @@ def consume(broker: str, topic: str, count: int) -> list[Message]:
         return found
     finally:
         consumer.close()
+
+
+@contextmanager
+def cleaning_at_once(broker: str) -> Iterator[None]:
+    """The broker's cleaner looks every 0.1 s, not every 15."""
+    admin = AdminClient({"bootstrap.servers": broker})
+
+    (broker_id,) = admin.list_topics(timeout=PATIENCE).brokers
+
+    def alter(operation: AlterConfigOpType) -> None:
+        entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=operation)
+        (done,) = admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.BROKER, str(broker_id), incremental_configs=[entry])]
+        ).values()
+        done.result(PATIENCE)
+
+    alter(AlterConfigOpType.SET)
+    try:
+        yield
+    finally:
+        alter(AlterConfigOpType.DELETE)

@@ -162,11 +162,13 @@ class Pipelines:
     started: list[Running] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)  # beyond ours
 
-    def start(self, settings: str, *words: str, environment: Mapping[str, str] | None = None) -> Running:
+    def start(
+        self, settings: str, *words: str, environment: Mapping[str, str] | None = None, verb: str = "run"
+    ) -> Running:
         number = len(self.started) + 1
         config = self.folder / f"pipeline-{number}.toml"
         config.write_text(settings)
-        command = [sys.executable, "-m", "lakehouse_ingest.cli", "run", "--config", str(config), *words]
+        command = [sys.executable, "-m", "lakehouse_ingest.cli", verb, "--config", str(config), *words]
         variables = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
         variables["JAVA_TOOL_OPTIONS"] = JAVA_OPTIONS
         if self.jars:

@@ -12,6 +12,8 @@ import duckdb
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
+from lakehouse_ingest.tables.places import EPOCH
+
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 Coordinates = Counter[tuple[str, int, int]]
 """How often each topic, partition and offset is there."""
@@ -64,9 +66,12 @@ class Reader:
         return found
 
     def staged(self, name: str) -> list[int]:
-        """Heads of branches that are not in main's history, and that add something."""
-        table, main = self.table(name), set(self.main(name))
-        heads = {ref.snapshot_id for key, ref in table.metadata.refs.items() if key != "main"} - main
+        """What may be published: heads of branches that are not in main's history, and that add something; where a
+        pipeline publishes directly, whatever stands upon main's head."""
+        table, main = self.table(name), self.main(name)
+        heads = {ref.snapshot_id for key, ref in table.metadata.refs.items() if key != "main"} - {*main}
+        if any(key.startswith(EPOCH) for key in table.properties):
+            heads |= {each.snapshot_id for each in table.snapshots() if main[:1] == [each.parent_snapshot_id]}
         snapshots = [snapshot for at in heads if (snapshot := table.snapshot_by_id(at))]
         return [each.snapshot_id for each in snapshots if each.summary and each.summary["added-records"]]
 

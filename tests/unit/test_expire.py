@@ -3,8 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest.ledger import MARK, Summary
-from lakehouse_ingest.maintenance.expire import doomed
+from lakehouse_ingest import ledger
+from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity, Summary
+from lakehouse_ingest.maintenance.expire import doomed, is_left_behind
+from lakehouse_ingest.records import Token
 
 PIPELINES = ("p", "q", "r")
 HISTORIES = st.lists(st.sets(st.sampled_from(PIPELINES)), max_size=40)
@@ -58,3 +60,20 @@ def test_expiry_takes_a_fifth_at_once_so_that_not_each_landing_pays_for_it() -> 
 def test_a_pipeline_that_rests_keeps_the_history_down_to_its_mark() -> None:
     marks = [{"p"}] * 150 + [{"q"}] + [{"p"}] * 50
     assert doomed(ancestors(marks), 100) == [1000 + number for number in range(151, 201)]
+
+
+def landing(pipeline: str, epoch: int, carried: Summary | None = None) -> Summary:
+    return ledger.to_summary(Mark(Token(pipeline, 2, epoch, 5), SourceIdentity(), {}, {}, {}), carried or {})
+
+
+def test_what_no_ref_leads_to_goes_when_nobody_can_publish_it_any_more() -> None:
+    """A start may be as late with its expiry as with anything: what a newer one has staged is none of its business."""
+    assert [is_left_behind(landing("p", epoch), "p", 7) for epoch in (6, 7, 8)] == [True, True, False]
+
+
+def test_what_another_pipeline_staged_carries_our_mark_and_is_not_ours() -> None:
+    others = landing("q", 1, landing("p", 3))
+    assert f"{MARK}p" in others
+    assert not is_left_behind(others, "p", 7)
+    assert not is_left_behind({"wap.id": "an audit's"}, "p", 7)
+    assert is_left_behind(landing("a/b", 1), "a/b", 7)

@@ -19,7 +19,8 @@ from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefus
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stream import Stream
-from lakehouse_ingest.tables import Connection, _explained
+from lakehouse_ingest.tables import Connection
+from lakehouse_ingest.tables.explaining import explained
 from telemetry import OFF
 
 
@@ -51,6 +52,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.TableMissing: TableChanged,
     catalog.NamespaceMissing: NeedsOperator,
     catalog.Refused: NeedsOperator,
+    catalog.BranchesRefused: SettingsRefused,
     catalog.FilesUnfit: TryAgain,  # the next start holds the table against the settings
 }
 FOUND = {catalog.FileMissing}  # by who looks for it: an answer, not a failure
@@ -128,7 +130,7 @@ def test_our_own(kind: type[LakehouseError], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", CATALOGS)
 def test_a_catalogs(kind: type[CatalogError]) -> None:
-    with pytest.raises(LakehouseError, match="why") as raised, _explained():
+    with pytest.raises(LakehouseError, match="why") as raised, explained():
         raise kind("why")
     assert isinstance(raised.value, CATALOGS[kind])
     assert OURS[CATALOGS[kind]] is (Remedy.RETRY if isinstance(raised.value, TryAgain) else Remedy.STOP)

@@ -362,3 +362,20 @@ def test_no_refusal_of_the_environment_shows_a_secret() -> None:
         ("LAKEHOUSE_INGEST_CATALOG__TOKN", SECRET),
     ):
         assert SECRET not in refused(environment={variable: value})
+
+
+# -- partitions -------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_stated_by_topic() -> None:
+    found = loaded({"streams": [{"topics": ["a.b"]}], "source": {"partitions": {"a.b": [3, 1]}}})
+    assert found.source.partitions == {"a.b": (1, 3)}
+    found = loaded(environment={"LAKEHOUSE_INGEST_SOURCE__PARTITIONS": '{"sensors": [0]}'})
+    assert found.source.partitions == {"sensors": (0,)}
+
+
+@pytest.mark.parametrize(
+    "wrong", [[0], {"t": []}, {"t": [-1]}, {"t": [1, 1]}, {"t": 1}, {"t": ["x"]}, {"t": [True]}, "x:"]
+)
+def test_partitions_that_make_no_sense_are_refused(wrong: object) -> None:
+    assert "such as { topic = [0, 1] }" in refused({"source": {"partitions": wrong}})

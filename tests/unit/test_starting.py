@@ -13,7 +13,7 @@ from lakehouse_ingest.ledger import Mark, SourceIdentity, ids_of, newest, to_sum
 from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import SourceSettings, load_settings
-from lakehouse_ingest.sources.beginnings import beginning, refuse_unread
+from lakehouse_ingest.sources.beginnings import beginning, refuse_unkept, refuse_unread
 from lakehouse_ingest.starting import as_text, compare, complete, hash_of, meaning, same_tables, uncertain
 from lakehouse_ingest.tables import Place, Registered
 
@@ -41,11 +41,17 @@ def place(
     return Place(table, "branch", 1, found, {}, known=known, uuid=uuid)
 
 
-def begin(record: Place, places: list[Place], now: SourceNow, start: object, seek: object = None) -> Offsets:
+def begin(
+    record: Place, places: list[Place], now: SourceNow, start: object, seek: object = None, stated: object = None
+) -> Offsets:
     """As a stream does it; at noon partition 0 stood at 600, and partition 1 has no record since."""
-    settings = SourceSettings.model_validate({"start": start, "seek": seek or {}})
+    settings = SourceSettings.model_validate({"start": start, "seek": seek or {}, "partitions": stated or {}})
+    done = complete(record, places)
     new = beginning(
-        settings, *now.unknown(complete(record, places)), lambda moment: {("t", 0): 600} if moment == NOON else {}
+        settings,
+        *now.unknown(done, settings.partitions),
+        lambda moment: {("t", 0): 600} if moment == NOON else {},
+        done,
     )
     return starting.begin(record, places, now, new)
 
@@ -202,11 +208,30 @@ def test_what_the_broker_does_not_hold_is_refused(start: object, seek: object, s
         begin(NEVER, [], replace(NOW, low=at(7, 0), high=at(1000, 0)), start, seek)
 
 
-@pytest.mark.parametrize("setting", ["start", "seek"])
-def test_a_topic_that_no_stream_reads_is_refused(setting: str) -> None:
-    settings = SourceSettings.model_validate({setting: {"t": {0: 1}, "tt": {0: 1}}})
+@pytest.mark.parametrize(("setting", "of_topic"), [("start", {0: 1}), ("seek", {0: 1}), ("partitions", [0])])
+def test_a_topic_that_no_stream_reads_is_refused(setting: str, of_topic: object) -> None:
+    settings = SourceSettings.model_validate({setting: {"t": of_topic, "tt": of_topic}})
     with pytest.raises(SettingsRefused, match=f"`source.{setting}` names the topic tt, which no stream reads"):
         refuse_unread(settings, lambda topic: topic == "t")
+
+
+@pytest.mark.parametrize(("start", "offset"), [("earliest", 0), ("latest", 1000), ({"t": {0: 7, 1: 8}}, 8)])
+def test_a_partition_that_is_stated_anew_begins_where_the_settings_say(start: object, offset: int) -> None:
+    """Unlike one that the topic has got since."""
+    assert begin(place("record", at(500)), [], NOW, start, stated={"t": [0, 1]}) == at(500, offset)
+
+
+def test_a_place_within_what_is_left_out_is_refused() -> None:
+    now = replace(NOW, low=at(0), high=at(1000))
+    with pytest.raises(SettingsRefused, match=r"`source.start` names partition 1 of topic t.*`source.partitions`"):
+        begin(NEVER, [], now, {"t": {1: 7}}, stated={"t": [0]})
+
+
+def test_a_source_that_does_not_keep_to_the_partitions_is_refused() -> None:
+    settings = SourceSettings.model_validate({"kind": "other", "partitions": {"t": [0]}})
+    refuse_unkept(settings, at(0))
+    with pytest.raises(SettingsRefused, match=r"kind other .*`source.partitions`.*partition 1 of topic t"):
+        refuse_unkept(settings, at(0, 0))
 
 
 # -- begin, where a history was pruned --------------------------------------------------------------------
@@ -412,3 +437,16 @@ def test_a_start_that_does_not_read_a_topic_does_not_forget_which_one_it_was() -
     found = newest([to_summary(again, {}), to_summary(first, {})], "p")
     assert found
     assert found.source.topics == {"a": "id-a", "b": "id-b"}
+
+
+@pytest.mark.parametrize(("then", "now"), [({}, {"a": [0]}), ({"a": [0]}, {}), ({"a": [0]}, {"a": [0, 1]})])
+def test_any_change_of_the_partitions_stops(then: object, now: object) -> None:
+    """Also where an older version has left nothing of them."""
+    before = settled(source={"partitions": then})
+    if not then:
+        del before["source.partitions"]
+    after = settled(source={"partitions": now})
+    with pytest.raises(SettingsRefused, match=r"`source.partitions` was .*--accept-changes"):
+        compare(as_text(before), after, accepted=False)
+    assert len(compare(as_text(before), after, accepted=True)) == 1
+    assert compare(as_text(after), after, accepted=False) == []

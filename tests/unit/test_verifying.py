@@ -18,6 +18,7 @@ from lakehouse_ingest.verifying.holes import Broker, History, Judge
 from lakehouse_ingest.verifying.pages import PAGE, Full, Pages, joined
 from lakehouse_ingest.verifying.proof import windows
 from lakehouse_ingest.verifying.recorded import Counted, Recorded, _together
+from lakehouse_ingest.verifying.removed import Part, bounded, fewer, narrowed, total
 
 AT = ("t", 0)
 near_a_border = st.integers(PAGE - 20, PAGE + 20)
@@ -138,16 +139,19 @@ class Held:
 
 
 LANDED, FILTERED, DISCARDED, HOLE, LOST = "landed", "filtered", "discarded", "hole", "lost"
+REMOVED = "removed"  # lost, and acknowledged
 fates = st.lists(st.sampled_from([LANDED] * 3 + [FILTERED, DISCARDED, HOLE, LOST]), min_size=1, max_size=60)
 
 
-def judged(fate: list[str], ranges: list[Counted], low: int = 0, *, filters: bool = False) -> Judge:
+def judged(
+    fate: list[str], ranges: list[Counted], low: int = 0, *, filters: bool = False, removed: list[Part] | None = None
+) -> Judge:
     held = Held({offset for offset, each in enumerate(fate) if each != HOLE}, low, len(fate))
     stored = Pages()
     if landed := [offset for offset, each in enumerate(fate) if each == LANDED]:
         stored.add(AT, 0, array(landed))
     broker = Broker(lambda _: cast("Source", held), "group", {"t": "id"})
-    judge = Judge(broker, History([], "p"), Findings(), filters)
+    judge = Judge(broker, History([], "p"), Findings(), filters, removed={AT: removed or []})
     judge.judge(AT, ranges, stored)
     assert sum(judge.tally.values()) == len(fate) - len(landed), "each offset is somewhere"
     assert all(len(each.says) <= 200 for each in judge.findings.listed)
@@ -216,3 +220,73 @@ def test_findings_are_bounded_and_counted() -> None:
     assert max(len(each.says) for each in found.listed) <= 200
     assert Finding(Kind.UNKNOWN, "").snapshots == ()
     assert PROVEN == 0
+
+
+# -- what was acknowledged --------------------------------------------------------------------------------
+
+with_removed = st.lists(
+    st.sampled_from([LANDED] * 3 + [FILTERED, HOLE, LOST, REMOVED, REMOVED]), min_size=1, max_size=60
+)
+
+
+def parts_of(fate: list[str], kind: str) -> list[Part]:
+    runs = joined([(offset, offset) for offset, each in enumerate(fate) if each == kind])
+    return [Part.of(run) for run in runs]
+
+
+@given(with_removed, st.integers(1, 20), st.integers(0, 60), st.integers(1, 60))
+def test_what_was_acknowledged_is_lost_no_more(fate: list[str], length: int, low: int, most: int) -> None:
+    """In however few ranges, whatever the source still holds; and what is lost beside it is lost."""
+    removed = fewer({AT: parts_of(fate, REMOVED)}, most).get(AT, [])
+    assert len(removed) <= most
+    judge = judged(fate, counted(fate, length), min(low, len(fate)), removed=removed)
+    wanted = Counter(fate)
+    assert (judge.tally["removed"], judge.tally["lost"]) == (wanted[REMOVED], wanted[LOST])
+    assert judge.tally["filtered"] == wanted[FILTERED]
+    assert {each.kind for each in judge.findings.listed} == ({Kind.LOST} if wanted[LOST] else set())
+
+
+@given(st.lists(st.sampled_from([LANDED, LOST, REMOVED]), min_size=1, max_size=60), st.integers(1, 20))
+def test_where_it_is_known_which_went_the_others_are_named(fate: list[str], length: int) -> None:
+    for ranges in (counted(fate, length), [Counted(0, len(fate), counted=False)]):
+        judge = judged(fate, ranges, removed=parts_of(fate, REMOVED))
+        named = [offset for each in judge.findings.listed for offset in offsets_of(each)]
+        assert named == [offset for offset, each in enumerate(fate) if each == LOST]
+
+
+@given(fates, st.lists(st.booleans(), min_size=60, max_size=60), st.integers(1, 20), st.integers(1, 9))
+def test_acknowledged_once_nothing_is_left(fate: list[str], more: list[bool], length: int, most: int) -> None:
+    """What a recount calls lost is what the next one calls removed; but not what goes after that."""
+    ranges = counted(fate, length)
+    first = judged(fate, ranges)
+    lost = first.tally["lost"]
+    assert total(first.lost) == lost
+    acknowledged = fewer(first.lost, most).get(AT, [])
+    second = judged(fate, ranges, removed=acknowledged)
+    assert (second.tally["removed"], second.tally["lost"], second.findings.listed) == (lost, 0, [])
+    later = [LOST if goes and each == LANDED else each for each, goes in zip(fate, more, strict=False)]
+    third = judged(later, ranges, removed=acknowledged)
+    assert (third.tally["removed"], third.tally["lost"]) == (lost, later.count(LOST) - lost)
+    back = [LANDED if each == LOST else each for each in fate]
+    assert judged(back, ranges, removed=acknowledged).findings.listed == []
+
+
+spans = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 5)), max_size=30)
+
+
+@given(st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), spans), st.integers(1, 40))
+def test_fewer_ranges_hold_as_many(some: dict[tuple[str, int], list[tuple[int, int]]], most: int) -> None:
+    parts = {at: [Part.of(run) for run in joined([(s, s + more) for s, more in of])] for at, of in some.items()}
+    found = fewer(parts, most)
+    assert total(found) == total(parts)
+    assert sum(map(len, found.values())) <= max(most, len(found))
+    for at, of in parts.items():
+        assert all(any(f.start <= each.start and each.end <= f.end for f in found[at]) for each in of)
+        assert total({at: bounded([each.run for each in of], most)}) == total({at: of})
+        assert len(bounded([each.run for each in of], most)) <= most + 1
+
+
+def test_a_part_may_be_picked_of_what_is_lost() -> None:
+    lost = {AT: [Part(0, 10, 10), Part(20, 30, 3)], ("other", 0): [Part(0, 1, 1)]}
+    wanted = {AT: [(8, 21), (25, 40)], ("none", 0): [(0, 9)]}
+    assert narrowed(lost, wanted) == {AT: [Part(8, 10, 2), Part(20, 22, 2), Part(25, 30, 1)]}

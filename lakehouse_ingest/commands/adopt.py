@@ -1,0 +1,370 @@
+"""`lakehouse-ingest adopt`: go on where another writer of the same tables has ended, without reading again or skipping.
+
+Where it has ended is told by what it has left behind: see `origins`. Without `--yes` it is only said what was found
+and what would be done. The doing is a mark in the batch record, as if a pipeline of this name had come so far; the
+next start goes on from there like from any other mark.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from lakehouse_ingest import decided, names, planning, sources
+from lakehouse_ingest.batch_record import record_spec
+from lakehouse_ingest.catalog_access import connection_of
+from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.decided import Decision, Kind
+from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged
+from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.origins import Origin, checkpoint, given, groups
+from lakehouse_ingest.origins.summaries import Traces, Writer, together, traces
+from lakehouse_ingest.records import Offsets, TopicPartition
+from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.sources import Source
+from lakehouse_ingest.sources.beginnings import beginning
+from lakehouse_ingest.tables import Lake, Registered, TableState
+from lakehouse_ingest.writers.iceberg import FileOptions
+
+UNANSWERED = 3
+SHOWN = 20  # partitions of a stream; the others are in the JSON
+WAYS = "--from-checkpoint, --from-group or --from-file"
+
+
+@dataclass(frozen=True)
+class From:
+    """Where the offsets are to be taken from: one of these."""
+
+    table: str | None = None
+    checkpoint: Path | None = None
+    group: str | None = None
+    file: Path | None = None
+
+    @property
+    def named(self) -> list[str]:
+        return [f"--from-{name}" for name, value in vars(self).items() if value is not None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table that the stream's records will go to, as far as the settings name it."""
+
+    name: str
+    state: TableState | None = None  # none: it is not there
+    topic: str = ""  # that its name was made of
+    adds: Sequence[str] = ()  # columns that a run would add to it
+
+
+@dataclass
+class Stood:
+    """One stream: where it would go on, and in which tables."""
+
+    identity: str
+    lake: Lake
+    record: str  # the batch record's name
+    source: SourceIdentity
+    low: Offsets
+    high: Offsets
+    targets: Sequence[Target]
+    origin: Origin | None = None
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> dict[TopicPartition, tuple[int, int]]:
+        """What the origin would have read next, and the source no longer holds."""
+        named = self.origin.offsets if self.origin else {}
+        return {at: (named[at], end) for at, end in self.offsets.items() if at in named and named[at] < end}
+
+    @property
+    def unnamed(self) -> list[TopicPartition]:
+        return [at for at in self.offsets if self.origin and at not in self.origin.offsets]
+
+    @property
+    def note(self) -> str:
+        assert self.origin
+        lost = sum(end - start for start, end in self.lost.values())
+        gone = f"; {lost} offsets are noted as lost" if lost else ""
+        return f"{self.origin.says} -> go on from there{gone}"
+
+
+def adopt(
+    settings: Settings,
+    origin: From,
+    *,
+    yes: bool = False,
+    accept_loss: bool = False,
+    jars: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """The exit code: whether it is still to be done."""
+    if len(origin.named) > 1:
+        raise SettingsRefused(f"{' and '.join(origin.named)} are several origins of the offsets: give one of them")
+    console = Console(highlight=False, soft_wrap=True)
+    with reached(settings, jars) as uri:
+        if not origin.named:
+            _tell_traces(console, settings, uri, as_json=as_json)
+            return UNANSWERED
+        whole = _whole(origin)
+        found = [_looked(settings, stream, uri, origin, whole) for stream in settings.streams]
+        taken = [each for each in found if each.origin]
+        if not taken:
+            topics = ", ".join(sorted({topic for each in found for topic in each.source.topics}))
+            raise SettingsRefused(f"`{origin.named[0]}` says nothing of {topics}: it is another one, or `topics` are")
+        for each in taken:
+            _check(each, accept_loss=accept_loss)
+        if yes:
+            for each in taken:
+                _carry_out(settings, each)
+    if as_json:
+        typer.echo(json.dumps([_plain(each, done=yes) for each in found], indent=2))
+    else:
+        for each in found:
+            _show(console, each)
+        _end(console, taken, done=yes)
+    return 0 if yes else UNANSWERED
+
+
+# -- what is there ----------------------------------------------------------------------------------------
+
+
+def _whole(origin: From) -> Callable[[Traces], Origin] | None:
+    """Of an origin that needs no broker: the same for all streams, but for what their tables tell."""
+    if origin.checkpoint:
+        read = checkpoint.read(origin.checkpoint)
+        return lambda left: checkpoint.of_checkpoint(read, left.batches.get(read.query))
+    if origin.file:
+        said = given.of_file(origin.file)
+        return lambda _: said
+    return None
+
+
+def _looked(
+    settings: Settings, stream: StreamSettings, uri: str, origin: From, whole: Callable[[Traces], Origin] | None
+) -> Stood:
+    identity, namespace = settings.identity_of(stream), settings.catalog.namespace
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
+    source = sources.of_stream(settings.source, stream)
+    logs = source.identity()
+    low, high = source.bounds()
+    targets = [*_targets(lake, stream, namespace, [*logs.topics])]
+    stood = Stood(identity, lake, f"{namespace}.{settings.ledger.batch_table}", logs, low, high, targets)
+    left = _left(targets)
+    found = whole(left) if whole else _of_groups(settings, source, [*logs.topics], origin, left, lake)
+    if found is None or not {topic for topic, _ in found.offsets} & set(logs.topics):
+        return stood
+    _refuse_what_has_begun(stood, namespace)
+    stood.origin = found
+    named = {at: offset for at, offset in found.offsets.items() if at[0] in logs.topics}
+    if absent := [at for at in named if at not in high]:
+        raise SourceChanged(
+            f"the origin names partition {absent[0][1]} of topic {absent[0][0]}, which has none of that number: it is"
+            " of another cluster, or the topic was made anew"
+        )
+    if beyond := [at for at, offset in named.items() if offset > high[at]]:
+        at = beyond[0]
+        raise SourceChanged(
+            f"the origin goes on at {named[at]} of topic {at[0]} partition {at[1]}, which ends at {high[at]}: it is of"
+            " another cluster, or the topic was made anew"
+        )
+    first = beginning(settings.source, low, high, source.since) if set(high) - set(named) else {}
+    stood.offsets = {at: max(named[at], low[at]) if at in named else first[at] for at in sorted(high)}
+    return stood
+
+
+def _of_groups(
+    settings: Settings, source: Source, topics: Sequence[str], origin: From, left: Traces, lake: Lake
+) -> Origin | None:
+    if origin.group:
+        control = left.control_of(origin.group)
+        if control is None:
+            return groups.of_group(source, topics, origin.group)
+        return groups.of_sink(settings.source, source, topics, control, origin.group)
+    assert origin.table
+    state = lake.find(origin.table)
+    if state is None:
+        raise SettingsRefused(f"`--from-table` names {origin.table}, which is not there")
+    left = _left([state])
+    if left.last is not Writer.CONNECT:
+        raise NeedsOperator(_advice(origin.table, left))
+    if len(left.controls) > 1:
+        raise NeedsOperator(f"{origin.table} was fed by several sinks ({', '.join(left.controls)}): give --from-group")
+    control_and_group = groups.control_topic(source, left.controls[0])
+    if control_and_group is None:
+        raise SourceChanged(
+            f"{origin.table} was fed by a sink with the control topic and group {left.controls[0]}, and no such topic"
+            " is there: it is of another cluster; give --from-file"
+        )
+    return groups.of_sink(settings.source, source, topics, *control_and_group)
+
+
+def _targets(lake: Lake, stream: StreamSettings, namespace: str, topics: Sequence[str]) -> Iterator[Target]:
+    """The tables whose names the settings tell; those named after a type are found by the first record of it."""
+    told: set[str] = set()
+    for entry in stream.tables:
+        by_topic = "{topic}" in entry.table
+        for topic in topics if by_topic else [""]:
+            name = f"{namespace}.{names.of_table(entry.table, topic, '')}"
+            if "{type}" in entry.table or name in told or (by_topic and entry.topics and topic not in entry.topics):
+                continue
+            told.add(name)
+            state = lake.find(name)
+            if state is None:
+                yield Target(name)
+                continue
+            planning.check_layout(state, entry)
+            plan = planning.plan_that_stands(state, entry)
+            adds = [column.name for _, column in planning.additions(state, plan, entry)]
+            yield Target(name, state, topic, adds)
+
+
+def _left(target: Sequence[Target | TableState]) -> Traces:
+    states = [each.state if isinstance(each, Target) else each for each in target]
+    return together(traces(each.summary for each in state.ancestors()) for state in states if state)
+
+
+def _refuse_what_has_begun(stood: Stood, namespace: str) -> None:
+    """A pipeline that knows where it is goes on from there; what it does not know it asks for."""
+    lake = stood.lake
+    if not lake.has_namespace(namespace):
+        return
+    known = {stood.record, *lake.known_in(namespace)}
+    places = [lake.seen(state) for name in sorted(known) if (state := lake.find(name))]
+    if marked := next((each.table for each in places if each.mark), None):
+        raise NeedsOperator(
+            f"the pipeline {stood.identity} has begun already, {marked} says how far it is: it goes on from there;"
+            " `lakehouse-ingest recover` says what can be done, or give another `name`"
+        )
+    # A start leaves its mark in the batch record before anything lands. Where that is lost, the tables have to tell.
+    telling = [each for each in places if each.table == stood.record] or places
+    if pruned := next((each.table for each in telling if not each.known), None):
+        raise LedgerUnclear(
+            f"the history of {pruned} was expired, so whether the pipeline {stood.identity} has begun can't be told:"
+            " give another `name`"
+        )
+
+
+def _check(stood: Stood, *, accept_loss: bool) -> None:
+    if stood.lost and not accept_loss:
+        (at, (start, end)), *others = stood.lost.items()
+        more = f", and those of {len(others)} partitions more," if others else ""
+        raise SourceChanged(
+            f"topic {at[0]} partition {at[1]} has lost the offsets {start} to {end - 1}{more} that are to be read"
+            " next (retention): restore them; --accept-loss goes on behind them"
+        )
+
+
+# -- the doing of it --------------------------------------------------------------------------------------
+
+
+def _carry_out(settings: Settings, stood: Stood) -> None:
+    stood.lake.ensure_namespace(settings.catalog.namespace)
+    stood.lake.create(record_spec(stood.record, FileOptions()))
+    there = {each.name: Registered(each.state.uuid, each.topic) for each in stood.targets if each.state}
+    decision = Decision(
+        kind=Kind.ADOPT,
+        pipeline=stood.identity,
+        generation=1,
+        source=stood.source,
+        offsets=stood.offsets,
+        note=stood.note,
+        spans={at: stood.lost.get(at, (offset, offset)) for at, offset in stood.offsets.items()},
+        tables=there,
+    )
+    decided.carry_out(stood.lake, stood.record, [*there], decision)
+
+
+# -- what is said -----------------------------------------------------------------------------------------
+
+
+def _tell_traces(console: Console, settings: Settings, uri: str, *, as_json: bool) -> None:
+    """Without an origin: what the tables themselves say of who has fed them."""
+    said: dict[str, str] = {}
+    for stream in settings.streams:
+        lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.identity_of(stream))
+        topics = [*sources.of_stream(settings.source, stream).identity().topics]
+        for each in _targets(lake, stream, settings.catalog.namespace, topics):
+            found = _advice(each.name, _left([each])) if each.state else f"{each.name} is not there"
+            said[each.name] = found
+    if as_json:
+        typer.echo(json.dumps([{"table": name, "found": found} for name, found in said.items()], indent=2))
+        return
+    for found in said.values():
+        console.print(f"{found}.", markup=False)
+    console.print("\nNothing has been changed. Give one origin of the offsets.")
+
+
+def _advice(table: str, left: Traces) -> str:
+    """Which origin there may be, by what the newest snapshots of a table say."""
+    match left.last:
+        case Writer.SPARK:
+            query, batch = next(iter(left.batches.items()))
+            return f"{table} was fed by the Spark query {query} up to its batch {batch}: --from-checkpoint its folder"
+        case Writer.CONNECT:
+            of = ", ".join(left.controls)
+            return f"{table} was fed by Kafka Connect (control topic and group: {of}): --from-table {table}"
+        case Writer.FLINK:
+            return f"{table} was fed by Flink, which keeps its offsets in its own state: read them there; --from-file"
+        case _:
+            return f"no snapshot of {table} says how far its writer had come: {WAYS}"
+
+
+def _show(console: Console, stood: Stood) -> None:
+    console.print(f"[bold]{stood.identity}[/]", end=": ")
+    if stood.origin is None:
+        console.print("the origin says nothing of its topics, so it is left alone.", markup=False)
+        return
+    console.print(f"{stood.note}.", markup=False)
+    unnamed = set(stood.unnamed)
+    for at, offset in [*stood.offsets.items()][:SHOWN]:
+        why = " (not named there: as `source.start` says)" if at in unnamed else ""
+        lost = f", {stood.lost[at][0]} to {offset - 1} are lost" if at in stood.lost else ""
+        holds = f"holds {stood.low[at]} to {stood.high[at] - 1}" if stood.low[at] < stood.high[at] else "is empty"
+        console.print(f"  topic {at[0]} partition {at[1]}, which {holds}: from {offset} on{why}{lost}", markup=False)
+    if (more := len(stood.offsets) - SHOWN) > 0:
+        console.print(f"  and {more} partitions more, see --json", markup=False)
+    for each in stood.targets:
+        adds = f"; the first run adds {', '.join(each.adds)}" if each.adds else ""
+        there = f"is there, and taken as it is{adds}" if each.state else "is not there: the first records make it"
+        console.print(f"  table {each.name} {there}", markup=False)
+
+
+def _end(console: Console, taken: Sequence[Stood], *, done: bool) -> None:
+    read = {topic for each in taken for topic in each.source.topics}
+    named = {topic for each in taken if each.origin for topic, _ in each.origin.offsets}
+    if others := named - read:
+        console.print(f"Topics of the origin that these streams do not read: {', '.join(sorted(others))}.")
+    trusted = dict.fromkeys(said for each in taken if each.origin for said in each.origin.trusted)
+    for said in trusted:
+        console.print(f"You answer for it: {said}.", style="yellow", markup=False)
+    console.print(
+        "\nDone: the next `run` begins there." if done else "\nNothing has been changed. With --yes it is done."
+    )
+
+
+def _plain(stood: Stood, *, done: bool) -> dict[str, Any]:
+    unnamed = set(stood.unnamed)
+    return {
+        "pipeline": stood.identity,
+        "origin": stood.origin.says if stood.origin else None,
+        "trusted": [*stood.origin.trusted] if stood.origin else [],
+        "partitions": [
+            {
+                "topic": at[0],
+                "partition": at[1],
+                "offset": offset,
+                "named": at not in unnamed,
+                "lost": offset - stood.lost[at][0] if at in stood.lost else 0,
+                "first": stood.low[at],
+                "end": stood.high[at],
+            }
+            for at, offset in stood.offsets.items()
+        ],
+        "tables": [
+            {"table": each.name, "there": each.state is not None, "adds": [*each.adds]} for each in stood.targets
+        ],
+        "done": done and stood.origin is not None,
+    }

@@ -1,0 +1,218 @@
+"""The catalog, for one pipeline: its tables, and our place on each of them."""
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import pyarrow as pa
+
+import catalog
+from catalog import HeadFile, Pinned, TableState
+from lakehouse_ingest import ledger
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.tables.explaining import URI, LostRace, explained, superseded, with_advice
+from lakehouse_ingest.tables.places import TOPIC, TYPE, Place, Registered, newest_epoch
+from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
+
+CLAIM_TRIES = 8
+
+
+class Lake:
+    """The catalog, for one pipeline."""
+
+    def __init__(
+        self,
+        connection: catalog.Connection,
+        pipeline: str,
+        publish: str = "branch",
+        refused: Refused = lambda _table, _attempt, _error: None,
+        settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
+    ) -> None:
+        with explained():
+            try:
+                self._lake = catalog.connect(connection, settled)
+            except catalog.Refused as refusal:
+                raise SettingsRefused(with_advice(refusal, URI)) from refusal
+            except catalog.Unreachable as away:
+                raise TryAgain(with_advice(away, URI)) from away
+        self._pipeline = pipeline
+        self._way = WAYS[publish](self._lake, pipeline, refused)
+        self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
+
+    def ensure_namespace(self, namespace: str) -> None:
+        with explained():
+            catalog.ensure_namespace(self._lake, namespace)
+
+    def has_namespace(self, namespace: str) -> bool:
+        with explained():
+            return catalog.has_namespace(self._lake, namespace)
+
+    @contextmanager
+    def probe(self, namespace: str) -> Iterator[tuple[str, str]]:
+        """A table of one column, and its location; gone when the block ends."""
+        with explained(), catalog.probe_table(self._lake, namespace) as state:
+            yield state.name, state.location
+
+    def write_and_read(self, table: str) -> None:
+        """A row in such a table, there and back."""
+        with explained():
+            catalog.write_and_read(self._lake, table)
+
+    def find(self, table: str) -> TableState | None:
+        with explained():
+            try:
+                return catalog.load(self._lake, table)
+            except catalog.TableMissing:
+                return None
+
+    def create(self, spec: catalog.TableSpec) -> TableState:
+        with explained():
+            return catalog.create_table(self._lake, spec)
+
+    def rows_since(
+        self, table: str, column: str, moment: dt.datetime, columns: Sequence[str]
+    ) -> list[dict[str, object]]:
+        with explained():
+            return catalog.rows_since(self._lake, table, column, moment, columns)
+
+    def add_columns(self, table: str, columns: Sequence[tuple[str, catalog.Column]]) -> TableState:
+        with explained():
+            return catalog.add_columns(self._lake, table, columns)
+
+    def tell(self, table: str, properties: Mapping[str, str]) -> None:
+        with explained():
+            catalog.set_properties(self._lake, table, properties)
+
+    # -- one head of a table, whatever is committed meanwhile; FileMissing is passed on ----------------------
+
+    def pin(self, table: str) -> Pinned | None:
+        with explained():
+            try:
+                return catalog.pin(self._lake, table)
+            except catalog.TableMissing:
+                return None
+
+    def files_of(self, pinned: Pinned, bounds_of: Sequence[str]) -> list[HeadFile]:
+        with explained():
+            return list(pinned.files(bounds_of))
+
+    def batches_of(self, pinned: Pinned, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with explained():
+            yield from pinned.batches(file, columns)
+
+    def has_file(self, pinned: Pinned, path: str) -> bool:
+        with explained():
+            return pinned.exists(path)
+
+    # -- the tables of a pipeline -------------------------------------------------------------------------
+
+    def registered(self, record: str) -> dict[str, "Registered"]:
+        """The tables that this pipeline has landed in, or was about to, as the batch record's properties say."""
+        state = self.find(record)
+        prefix = self._registered_as("")
+        return {
+            key.removeprefix(prefix): Registered(**json.loads(text))
+            for key, text in (state.properties if state else {}).items()
+            if key.startswith(prefix)
+        }
+
+    def register(self, record: str, tables: Mapping[str, "Registered"]) -> None:
+        """Before the first row lands in a table: a start has to know them all."""
+        if not tables:
+            return
+        self.tell(record, {self._registered_as(name): json.dumps(asdict(each)) for name, each in tables.items()})
+
+    def knows(self, table: str) -> bool:
+        """Whether a start of this pipeline has ever come so far as to leave its mark or its branch there."""
+        return self._newest_epoch(table) > 0
+
+    def known_in(self, namespace: str) -> dict[str, "Registered"]:
+        """The tables of a namespace that know this pipeline, whatever the batch record says."""
+        with explained():
+            names = catalog.names_in(self._lake, namespace)
+        states = {name: state for name in names if (state := self.find(name)) and newest_epoch(state, self._pipeline)}
+        return {
+            name: Registered(state.uuid, state.properties.get(TOPIC, ""), state.properties.get(TYPE, ""))
+            for name, state in states.items()
+        }
+
+    def heads(self, record: str) -> dict[str, ledger.Head]:
+        """The last landing in each table, as the batch record has it."""
+        state = self.find(record)
+        return ledger.heads((each.summary for each in state.ancestors()), self._pipeline) if state else {}
+
+    def _registered_as(self, table: str) -> str:
+        return f"{ledger.PREFIX}table.{self._pipeline}.{table}"
+
+    # -- our place ----------------------------------------------------------------------------------------
+
+    def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
+        """Take the next epoch: whoever opens the `first` table with it has it, and nobody else.
+
+        The second time it is to go on after a failure, which must not take over from whoever has come since.
+        """
+        again = self._taken > 0
+        for _ in range(CLAIM_TRIES):
+            newest = max(self._newest_epoch(table) for table in (first, *others))
+            if again and newest > self._taken:
+                raise superseded(self._pipeline, newest)
+            self._taken = newest + 1
+            try:
+                return self._taken, self.open(first, self._taken, claiming=True)
+            except LostRace:
+                self._taken -= 1
+                continue
+        raise TryAgain(f"other starts of pipeline {self._pipeline} took every epoch that we asked for")
+
+    def _newest_epoch(self, table: str) -> int:
+        state = self.find(table)
+        return newest_epoch(state, self._pipeline) if state else 0
+
+    def open_all(self, tables: Sequence[str], epoch: int, threads: Executor) -> dict[str, Place]:
+        """Our places on those of these tables that are there."""
+        there = [name for name, state in zip(tables, threads.map(self.find, tables), strict=True) if state]
+        return dict(zip(there, threads.map(lambda name: self.open(name, epoch), there), strict=True))
+
+    def open(self, table: str, epoch: int, *, claiming: bool = False) -> Place:
+        """Take our place on a table as of this epoch; whoever stood there before is shut out."""
+        return self._way.place(self._way.open(table, epoch, claiming=claiming), epoch)
+
+    def begin_within(self, generation: int) -> None:
+        """From now on the marks of this generation count, and no older ones."""
+        self._way.generation = generation
+
+    def seen(self, state: TableState) -> Place:
+        """Where this pipeline stands on a table, without taking a place there."""
+        return self._way.place(state, newest_epoch(state, self._pipeline))
+
+    def again(self, place: Place) -> Place:
+        """Our place, looked up anew."""
+        return self._way.place(self._way.load(place.table), place.epoch)
+
+    # -- what lands there ---------------------------------------------------------------------------------
+
+    def target(self, place: Place, token: Token) -> Target:
+        """Where Spark stages the rows of this batch."""
+        return self._way.target(place, token)
+
+    def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
+        """The snapshot that this token left there, if it did."""
+        return self._way.staged(place, token)
+
+    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
+        """Move main to what was staged; when somebody else came first, commit the same files again upon theirs."""
+        return self._way.publish(place, staged, mark, extra or {})
+
+    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+        """A few rows of bookkeeping."""
+        return self._way.append(place, rows, mark, extra)
+
+    def append_beside(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Likewise, by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+        with explained():
+            catalog.append_onto(self._lake, table, rows, lambda state: ledger.as_it_was(self.seen(state).carried))

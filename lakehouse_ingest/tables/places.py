@@ -1,0 +1,106 @@
+"""Where a start of a pipeline stands on a table, read from nothing but what the table says."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from catalog import TableState
+from lakehouse_ingest import ledger
+from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.records import Offsets
+
+TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
+# And followed by a pipeline's name: the epoch of its last start that published directly. No expiry takes it away.
+EPOCH = "lakehouse.epoch."
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this start of the pipeline stands on one table."""
+
+    table: str
+    branch: str  # where nothing but main is allowed, it is never made
+    main: int | None
+    mark: Mark | None
+    carried: Mapping[str, str]  # the newest summary with a mark of anybody: others' marks travel on from it
+    known: bool  # false: main's history was pruned and holds no mark of ours
+    uuid: str = ""
+    schema: int = 0
+    snapshots: int = 0
+    rows: int = 0  # of main, and the files that they are in
+    files: int = 0
+    size: int = 0
+
+    @property
+    def epoch(self) -> int:
+        return int(self.branch.rpartition("_")[2])
+
+    @property
+    def held(self) -> Offsets:
+        return self.mark.held() if self.mark else {}
+
+    def within(self, generation: int) -> "Place":
+        """The same; what an older generation's mark says holds no more, and that it is there tells who was here."""
+        older = self.mark is not None and self.mark.token.generation < generation
+        return replace(self, mark=None, known=True) if older else self
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Which table it is, and whose: the topic and the type that its name was made of."""
+
+    uuid: str
+    topic: str = ""
+    type: str = ""
+
+
+def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
+    summaries = [snapshot.summary for snapshot in state.ancestors()]
+    mark = ledger.newest(summaries, pipeline)
+    carried = ledger.carried(summaries)
+    newest = state.snapshots.get(state.main) if state.main is not None else None
+    rows, files, size = (
+        int(newest.summary.get(f"total-{what}", 0)) if newest else 0 for what in ("records", "data-files", "files-size")
+    )
+    return Place(
+        state.name,
+        branch_of(pipeline, epoch),
+        state.main,
+        mark,
+        carried,
+        # Each marked commit carries the marks of all: one without ours says that we were never here.
+        known=mark is not None or bool(carried) or state.history_complete(),
+        uuid=state.uuid,
+        schema=state.schema_id,
+        snapshots=len(state.snapshots),
+        rows=rows,
+        files=files,
+        size=size,
+    )
+
+
+def newest_generation(places: Iterable[Place]) -> int:
+    return max((place.mark.token.generation for place in places if place.mark), default=1)
+
+
+# -- who was here -----------------------------------------------------------------------------------------
+
+
+def branch_of(pipeline: str, epoch: int) -> str:
+    return f"ingest_{pipeline}_{epoch}"
+
+
+def branches(state: TableState, pipeline: str) -> dict[int, str]:
+    """By their epochs."""
+    pattern = re.compile(rf"ingest_{re.escape(pipeline)}_(\d+)")
+    return {int(found[1]): ref for ref in state.refs if (found := pattern.fullmatch(ref))}
+
+
+def direct_epoch(state: TableState, pipeline: str) -> int:
+    return int(state.properties.get(f"{EPOCH}{pipeline}", 0))
+
+
+def newest_epoch(state: TableState, pipeline: str) -> int:
+    """Of the starts that have been here, however they publish; 0: none has."""
+    mark = ledger.newest((each.summary for each in state.ancestors()), pipeline)
+    return max([direct_epoch(state, pipeline), *branches(state, pipeline), *([mark.token.epoch] if mark else [])])

@@ -1,0 +1,249 @@
+"""Others at the same tables while a pipeline runs: maintenance, writers, a second driver, changes of the layout.
+
+Every offset ends in exactly one place, or the pipeline stops with what was found and what settles it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Event
+from time import monotonic
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.types import StringType
+from pyspark.errors import PySparkException
+
+from lakehouse_ingest.errors import Superseded, TableChanged
+from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.tables import Lake, Place
+from tests.services.flow import LANDING, Flow, is_proven
+from tests.services.ingesting import Bench
+from tests.services.pipelines import until
+from tests.services.readers import Coordinates
+
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
+
+
+# -- maintenance and writers ------------------------------------------------------------------------------
+
+Deed = Callable[[Bench, str], None]
+
+
+def compact(bench: Bench, table: str) -> None:
+    everything = "options => map('rewrite-all','true')"
+    with suppress(Py4JError, PySparkException):  # the pipeline came first
+        bench.spark.sql(f"CALL {LAKE}.system.rewrite_data_files(table => '{table}', {everything})").collect()
+
+
+def expire(bench: Bench, table: str) -> None:
+    everything = "retain_last => 1, older_than => now()"
+    with suppress(Py4JError, PySparkException):
+        bench.spark.sql(f"CALL {LAKE}.system.expire_snapshots(table => '{table}', {everything})").collect()
+
+
+def append(bench: Bench, table: str) -> None:
+    there = bench.table(table)
+    with suppress(CommitFailedException, FileNotFoundError):  # others came first, or removed what it stood upon
+        there.append(pa.Table.from_pylist([{"type": "foreign"}], schema=there.schema().as_arrow()))
+
+
+@contextmanager
+def all_the_time(bench: Bench, table: str, *deeds: Deed) -> Iterator[Counter[str]]:
+    """Each in a loop of its own, without a rest."""
+    stop, done = Event(), Counter[str]()
+
+    def repeat(deed: Deed) -> None:
+        while not stop.is_set():
+            deed(bench, table)
+            done[deed.__name__] += 1
+
+    with ThreadPoolExecutor(len(deeds)) as threads:
+        loops = [threads.submit(repeat, deed) for deed in deeds]
+        try:
+            yield done
+        finally:
+            stop.set()
+    for loop in loops:
+        loop.result()
+
+
+def ours(flow: Flow) -> Coordinates:
+    found: Coordinates = Counter()
+    for name in flow.tables:
+        # Files go while they are read, for others expire what refers to them.
+        while True:
+            with suppress(FileNotFoundError):
+                rows = flow.bench.table(name).scan(selected_fields=("_source",)).to_arrow()
+                break
+        sources = [source for source in rows["_source"].to_pylist() if source]
+        found.update((each["topic"], each["partition"], each["offset"]) for each in sources)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("deeds", "batches"),
+    [
+        pytest.param((compact, expire, append), 3, id="a few batches"),
+        pytest.param((compact, expire, append, append, append), 20, id="many", marks=pytest.mark.long),
+    ],
+)
+def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) -> None:
+    """Main's history is cut again and again, and somebody else's commit is always there first; yet ours come through,
+    without a start that reads everything anew."""
+    flow = Flow(bench, bench.uri)
+    with flow.running(), all_the_time(bench, f"{flow.namespace}.a", *deeds) as done:
+        for _ in range(batches):
+            began = monotonic()
+            flow.produce()
+            assert until(lambda: flow.end.done() or ours(flow) == flow.produced, LANDING, 0.2), flow.told
+            if flow.end.done():
+                flow.end.result()
+            print(f"landed after {monotonic() - began:.1f} s, {dict(done)}, {len(flow.told.refusals)} refused")
+        assert all(done[deed.__name__] for deed in deeds)
+        print(flow.told.retries)
+    bench.ingest(flow.direct)
+    assert ours(flow) == flow.produced
+    is_proven(flow.direct)
+
+
+@contextmanager
+def before_publication(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], None]) -> Iterator[list[str]]:
+    """`do` once between the staging and the publication of that table's rows."""
+    publish, done = Lake.publish, list[str]()
+
+    def published(lake: Lake, place: Place, *rest: object) -> Place:
+        if place.table == table and not done:
+            done.append(table)
+            do()
+        return publish(lake, place, *rest)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "publish", published)
+        yield done
+
+
+def test_history_is_cut_between_staging_and_publication(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That no mark is found is no sign of another writer, and what was staged lands without another start."""
+    flow = Flow(bench, bench.uri)
+    table = f"{flow.namespace}.a"
+    with flow.running():
+        with before_publication(monkeypatch, table, lambda: bench.compact_and_expire(table)) as done:
+            flow.survives()
+        assert done
+        assert not flow.told.retries
+        flow.survives()
+    flow.drain()
+    is_proven(flow.direct)
+
+
+# -- changes of the layout --------------------------------------------------------------------------------
+
+
+def rename(table: Table) -> None:
+    with table.update_schema() as change:
+        change.rename_column("n", "m")
+
+
+def drop(table: Table) -> None:
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("n")
+
+
+def require(table: Table) -> None:
+    """What no record has."""
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.add_column("must", StringType(), required=True)
+
+
+def repartition(table: Table) -> None:
+    with table.update_spec() as change:
+        change.add_identity("type")
+
+
+def as_before(table: Table) -> None:
+    with table.update_spec() as change:
+        change.remove_field("type")
+
+
+@pytest.mark.parametrize("change", [rename, drop, require])
+@pytest.mark.parametrize("staged", [False, True], ids=["between batches", "staged"])
+def test_columns_that_others_change(
+    bench: Bench, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch, *, staged: bool
+) -> None:
+    """What comes then makes a column anew, or is a dead letter; a landing that is refused fits, or is written anew."""
+    flow = Flow(bench, bench.uri)
+    name = f"{flow.namespace}.a"
+    with flow.running(), ExitStack() as patched:
+        if staged:
+            patched.enter_context(before_publication(monkeypatch, name, lambda: change(bench.table(name))))
+        else:
+            change(bench.table(name))
+        flow.survives()
+        flow.survives()
+    flow.drain()
+    is_proven(flow.direct)
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["between batches", "staged"])
+def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, staged: bool) -> None:
+    """A pipeline that runs may go on; none begins upon what its settings don't say, and what they should is named."""
+    flow = Flow(bench, bench.uri)
+    name = f"{flow.namespace}.a"
+    stopped = pytest.raises(TableChanged, match=r"partitioned by .*type.*: change `partition_by`, or name another")
+
+    def harm() -> None:
+        repartition(bench.table(name))
+        bench.table(name).overwrite(bench.table(name).scan().to_arrow())
+
+    if staged:
+        with stopped, flow.running(), before_publication(monkeypatch, name, harm):
+            flow.produce()
+            assert until(flow.end.done, LANDING)
+    else:
+        with flow.running():
+            repartition(bench.table(name))
+            flow.survives()
+    with stopped:
+        bench.ingest(flow.direct)
+    as_before(bench.table(name))
+    flow.drain()
+    is_proven(flow.direct)
+
+
+# -- a second driver --------------------------------------------------------------------------------------
+
+
+def test_two_drivers(bench: Bench) -> None:
+    """Whoever starts last has it; the others end without a trace, however many begin at once."""
+    flow = Flow(bench, bench.uri)
+    flow.produce()
+    with ThreadPoolExecutor(4) as threads:
+        pipelines: list[Pipeline] = []
+        runs: list[Future[None]] = []
+
+        def start(count: int) -> None:
+            new = [bench.pipeline(flow.direct, drain=False) for _ in range(count)]
+            pipelines.extend(new)
+            runs.extend(threads.submit(pipeline.run) for pipeline in new)
+
+        try:
+            start(1)
+            assert until(flow.landed, LANDING, 0.05)
+            for count in (1, 2):
+                flow.produce()
+                start(count)
+                assert until(lambda: sum(run.done() for run in runs) == len(runs) - 1, LANDING), runs
+                assert until(flow.landed, LANDING, 0.05)
+        finally:
+            for pipeline in pipelines:
+                pipeline.stop.set()
+        ended = [run.exception(LANDING) for run in runs]
+    assert Counter(type(each) for each in ended) == {type(None): 1, Superseded: 3}, ended
+    flow.check()
+    is_proven(flow.direct)

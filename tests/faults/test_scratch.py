@@ -1,0 +1,213 @@
+"""Disks that are full or can't be written, a checkpoint that is damaged or gone, under a pipeline that runs.
+
+It says what it lacks, and begins again from the tables until there is room: every offset ends in exactly one place.
+"""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakehouse_ingest import batch
+from lakehouse_ingest.errors import LONGEST, TryAgain
+from lakehouse_ingest.fail_points import FailPoint
+from tests.services.flow import LANDING, Flow, is_proven
+from tests.services.ingesting import Bench
+from tests.services.pipelines import until
+
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
+
+SIZE = 4 * 2**20
+SUBFOLDERS = 64  # of Spark's shuffle: which of them it has made it knows by heart
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A small one of its own."""
+
+    folder: Path
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        ballast = self.folder / "ballast"
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        try:
+            yield
+        finally:
+            ballast.unlink()
+
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        # Refused for as long as a file is being written.
+        assert until(lambda: self._mounted("remount,ro"), LANDING, 0.01)
+        try:
+            yield
+        finally:
+            assert self._mounted("remount,rw")
+
+    def _mounted(self, options: str) -> bool:
+        done = subprocess.run(["mount", "-o", options, self.folder], capture_output=True, check=False)
+        return done.returncode == 0
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[Disk]:
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)]
+    made = subprocess.run(mount, capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip(f"this user may not mount a small disk: {made.stderr.decode().strip()}")
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@dataclass
+class Scene:
+    """A flow whose data, checkpoints and shuffle lie on a small disk each."""
+
+    flow: Flow
+    scratch: Path
+    disks: dict[str, Disk] = field(default_factory=dict)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of the start that runs."""
+        found = self.scratch.glob(f"start-*/checkpoint-{self.flow.name}-*")
+        return max(found, key=lambda folder: int(folder.name.rpartition("-")[2]))
+
+    def offsets(self) -> Path:
+        """Spark's entry of the last batch."""
+        return max((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda entry: int(entry.name))
+
+
+@pytest.fixture(scope="module")
+def scene(
+    spark: SparkSession, broker: str, rest_uri: str, warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
+    scratch = tmp_path_factory.mktemp("small")
+    with ExitStack() as disks:
+        made = Scene(Flow(Bench(spark, broker, rest_uri, scratch), rest_uri), scratch)
+        (blocks,) = Path(spark.conf.get("spark.local.dir") or "").glob("blockmgr-*")
+        folders = {"data": warehouse / made.flow.namespace / "a" / "data", "checkpoint": scratch, "shuffle": blocks}
+        made.disks = {what: disks.enter_context(mounted(folder)) for what, folder in folders.items()}
+        for number in range(SUBFOLDERS):
+            (blocks / f"{number:02x}").mkdir()
+        with made.flow.running():
+            yield made
+        made.flow.drain()
+        is_proven(made.flow.direct)
+
+
+FULL = "No space left on device"
+DISKS = [
+    pytest.param("data", Disk.full, FULL, "tables' files", id="data, full"),
+    pytest.param("data", Disk.read_only, "Read-only file system", "tables' files", id="data, read-only"),
+    pytest.param("checkpoint", Disk.full, FULL, "TMPDIR", id="checkpoint, full"),
+    pytest.param("checkpoint", Disk.read_only, "Read-only file system", "TMPDIR", id="checkpoint, read-only"),
+    pytest.param("shuffle", Disk.full, FULL, "TMPDIR", id="shuffle, full"),
+]
+
+
+@pytest.mark.parametrize(("what", "harm", "why", "where"), DISKS)
+def test_a_disk(
+    scene: Scene, what: str, harm: Callable[[Disk], AbstractContextManager[None]], why: str, where: str
+) -> None:
+    """Told twice, that is after the first time that it has tried to begin again."""
+    told = scene.flow.told.retries
+    told.clear()
+    with harm(scene.disks[what]):
+        scene.flow.produce()
+        assert until(lambda: len(told) > 1 or scene.flow.end.done(), LANDING)
+    scene.flow.survives()
+    for said in told:
+        print(said)
+        assert why in said
+        assert where in said
+        assert len(said) - len(str(scene.scratch)) <= LONGEST
+
+
+def test_a_disk_that_stays_full_is_given_up(scene: Scene) -> None:
+    """With what is to be done; and what was there to land lands when that was done."""
+    flow = Flow(scene.flow.bench, scene.flow.bench.uri)
+    flow.produce()
+    with scene.disks["checkpoint"].full(), pytest.raises(TryAgain, match=f"given up after .*{FULL}.*TMPDIR"):
+        flow.bench.ingest(flow.direct.model_copy(update={"retry": flow.direct.retry.model_copy(update={"limit": 1})}))
+    flow.drain()
+
+
+# -- the checkpoint ---------------------------------------------------------------------------------------
+
+
+def flip(file: Path, dice: Random) -> None:
+    """One bit of one digit of the last offset: it stays a number."""
+    text = bytearray(file.read_bytes())
+    at, bit = max(at for at, byte in enumerate(text) if chr(byte).isdigit()), dice.choice([0, 1, 2])
+    text[at] ^= 1 << bit
+    print(f"{file.name}: bit {bit} of byte {at}")
+    file.write_bytes(text)
+
+
+def remove(file: Path, _: Random) -> None:
+    """All of it, which Spark goes on writing to."""
+    rmtree(file.parent.parent, ignore_errors=True)
+
+
+def at_the_next_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> list[FailPoint]:
+    """`do` once Spark has fixed what the batch is."""
+    done: list[FailPoint] = []
+
+    def reached(point: FailPoint) -> None:
+        if point is FailPoint.OFFSETS_LOGGED and not done:
+            done.append(point)
+            do()
+
+    monkeypatch.setattr(batch, "reached", reached)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("harm", "under_a_batch", "why"),
+    [
+        pytest.param(flip, False, "was damaged", id="a bit flipped between batches"),
+        pytest.param(flip, True, "was damaged", id="a bit flipped under a batch"),
+        pytest.param(remove, True, "can't be read", id="gone under a batch"),
+    ],
+)
+def test_a_checkpoint(
+    scene: Scene,
+    harm: Callable[[Path, Random], None],
+    why: str,
+    dice: Random,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    under_a_batch: bool,
+) -> None:
+    """Nothing of it is believed that is not as Spark wrote it; the next start knows as much without it."""
+    scene.flow.told.retries.clear()
+    if under_a_batch:
+        done = at_the_next_batch(monkeypatch, lambda: harm(scene.offsets(), dice))
+        scene.flow.survives()
+        assert done
+    else:
+        harm(scene.offsets(), dice)
+        scene.flow.survives()
+    assert scene.flow.told.retries
+    assert why in scene.flow.told.retries[0]
+    scene.flow.survives()
+
+
+def test_a_checkpoint_that_goes_between_batches(scene: Scene, dice: Random) -> None:
+    """Spark makes it anew, without what was there before, or fails: both lose nothing."""
+    remove(scene.offsets(), dice)
+    scene.flow.survives()
+    scene.flow.survives()

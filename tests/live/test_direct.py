@@ -1,0 +1,193 @@
+"""`catalog.publish = "direct"`: the same promises where a catalog allows no ref but main, and between both ways."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from catalog import append_rows, connect
+from catalog.commits import append_onto_main, commit
+from catalog.staging import written_files
+from lakehouse_ingest.commands.verify import prove
+from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
+from lakehouse_ingest.ledger import FENCE, PREFIX, Mark, SourceIdentity
+from lakehouse_ingest.maintenance.expire import expire
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
+from lakehouse_ingest.verifying.findings import PROVEN
+from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
+from tests.services.flow import LANDING, Flow
+from tests.services.ingesting import Bench, spark_by
+from tests.services.main_only import MainOnly
+from tests.services.pipelines import until
+from tests.services.readers import local
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+APPEND: dict[str, Any] = {"path": "/tables/a$", "body": '"action":"add-snapshot"', "agent": r"^(?!PyIceberg)"}
+PUBLICATION: dict[str, Any] = {"path": "/tables/a$", "body": '"ref-name":"main"', "agent": "^PyIceberg"}
+
+
+@pytest.fixture
+def gate(rest_uri: str) -> Iterator[MainOnly]:
+    with MainOnly(rest_uri) as opened:
+        yield opened
+
+
+@pytest.fixture
+def proxy(rest_uri: str) -> Iterator[Faulty]:
+    with Faulty(rest_uri) as opened:
+        yield opened
+
+
+def ours(flow: Flow, table: str) -> list[Any]:
+    """Main's snapshots that landed something, newest first."""
+    found = [dict(each.summary.additional_properties) for each in flow.bench.published(f"{flow.namespace}.{table}")]
+    return [summary for summary in found if summary.get(f"{PREFIX}token", "").startswith(flow.name)]
+
+
+def test_a_catalog_without_branches_is_told_of_in_one_sentence(bench: Bench, gate: MainOnly) -> None:
+    flow = Flow(bench, gate.uri)
+    with spark_by(bench.spark, flow.through), pytest.raises(SettingsRefused, match=r"catalog\.publish.*direct") as told:
+        bench.ingest(flow.through)
+    assert len(str(told.value)) <= LONGEST
+    assert gate.refused == [f"ingest_{flow.name}_1"]
+
+
+def test_all_lands_where_no_ref_but_main_is_allowed(bench: Bench, gate: MainOnly) -> None:
+    """Two tables and dead letters; a commit of somebody's between staging and publication; a second start."""
+    flow = Flow(bench, gate.uri, publish="direct")
+    with flow.running():
+        before = len(ours(flow, "a"))
+        flow.survives(gate.fail(NOTHING, when=BEFORE, **PUBLICATION, meanwhile=lambda: flow.compact("a")))
+        assert len(ours(flow, "a")) == before + 1, "refused, and committed once with the same files"
+    with spark_by(bench.spark, flow.through):
+        flow.produce()
+        bench.ingest(flow.through)
+    flow.check()
+    assert [each.code for each in prove(flow.through)] == [PROVEN]
+    assert not gate.refused
+    for name in (*flow.tables, f"{flow.namespace}.lakehouse_batches"):
+        assert bench.table(name).metadata.refs.keys() == {"main"}
+        fences = [each for each in bench.published(name) if FENCE in each.summary.additional_properties]
+        assert {each.summary[FENCE] for each in fences} == {f"{flow.name}/1", f"{flow.name}/2"}
+        assert len(fences) == 2, "one a start"
+
+
+@pytest.mark.long
+def test_answers_that_are_lost_are_settled_where_no_ref_but_main_is_allowed(bench: Bench, gate: MainOnly) -> None:
+    flow = Flow(bench, gate.uri, publish="direct")
+    record = {"path": "/lakehouse_batches$", "body": '"ref-name":"main"'}
+    with flow.running():
+        for status, when, commit in product((503, 409, RESET), (BEFORE, AFTER), (APPEND, PUBLICATION, record)):
+            flow.survives(gate.fail(status, when=when, **commit))
+        flow.survives(gate.fail(RESET, when=AFTER, **{**PUBLICATION, "path": "/tables/later$"}), kind="later")
+        flow.survives(gate.fail(RESET, when=BEFORE, **APPEND, meanwhile=lambda: flow.compact("a")))
+    flow.drain()
+    assert not gate.refused
+
+
+@pytest.mark.parametrize(("way", "then"), product(["branch", "direct"], repeat=2))
+def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: str, way: str, then: str) -> None:
+    """Nothing but the newer start itself has touched the table; then it lands there, and others start after it."""
+    pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(Connection(rest_uri))
+
+    def waiting(place: Place, number: int) -> int:
+        """What Spark would have staged."""
+        if place.branch in past.state(name).refs:
+            return append_rows(past, name, place.branch, [{"n": number}], {}).snapshot
+        table = past.table(name)
+        append = append_onto_main(table, written_files(table, [{"n": number}]), {})
+        commit(past, table, "staging", (), append.updates)
+        return append.snapshot
+
+    def mark(epoch: int) -> Mark:
+        return Mark(Token(pipeline, 1, epoch, 0), SourceIdentity(), {}, {("t", 0): epoch}, {})
+
+    old, new = (Lake(Connection(rest_uri), pipeline, each) for each in (way, then))
+    old.ensure_namespace("ns_begun")
+    old.create(TableSpec(name, (Column("n", "long"),)))
+    epoch, place = old.claim(name, ())
+    place = old.publish(place, waiting(place, 1), mark(epoch))
+    late = waiting(place, 2)
+    newer, taken = new.claim(name, ())
+    assert newer == epoch + 1
+    assert taken.held == {("t", 0): epoch}
+    for _ in range(2):
+        with pytest.raises(Superseded, match=f"epoch {newer}"):
+            old.publish(place, late, mark(epoch))
+        with pytest.raises(Superseded, match=f"epoch {newer}"):
+            old.append(place, [{"n": 3}], mark(epoch), {})
+    with pytest.raises(Superseded):
+        old.claim(name, ())
+    new.publish(taken, waiting(taken, 4), mark(newer))
+    again, last = Lake(Connection(rest_uri), pipeline, way).claim(name, ())
+    assert (again, last.held) == (newer + 1, {("t", 0): newer})
+    found = past.pyiceberg.load_table(name).scan().to_arrow()
+    assert sorted(found["n"].to_pylist()) == [1, 4]
+
+
+WAYS = [
+    ("direct", "direct", PUBLICATION),
+    pytest.param("direct", "branch", PUBLICATION, marks=pytest.mark.long),
+    pytest.param("branch", "direct", APPEND, marks=pytest.mark.long),
+    pytest.param("direct", "direct", APPEND, marks=pytest.mark.long),
+    pytest.param("direct", "branch", APPEND, marks=pytest.mark.long),
+    pytest.param("branch", "direct", PUBLICATION, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("way", "then", "commit"), WAYS)
+def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
+    bench: Bench, proxy: Faulty, way: str, then: str, commit: dict[str, Any]
+) -> None:
+    """It is held up in the middle of a commit, while a newer start lands all; both ways shut out both."""
+    flow = Flow(bench, proxy.uri, publish=way)
+    newer = _published(flow.through, then)
+    with pytest.raises(Superseded, match="has taken over"), flow.running():  # noqa: PT012
+        held_up = proxy.fail(NOTHING, when=BEFORE, **commit, meanwhile=lambda: bench.ingest(newer))
+        flow.produce()
+        assert until(flow.end.done, LANDING)
+    assert held_up.is_over
+    flow.check()
+    name = f"{flow.namespace}.a"
+    left = _off_main(bench, name)
+    if (way, then) == ("direct", "direct"):
+        assert left, "what the older one staged is still there"
+    files = {local(path) for each in left for path in _added(bench, name, each)}
+    # The older one may be as late with its expiry: what a newer start has staged is none of its business.
+    assert expire(bench.spark, name, flow.name, 0, 100) == 0
+    expire(bench.spark, name, flow.name, 2, 100)
+    assert not _off_main(bench, name)
+    assert not [file for file in files if file.exists()]
+    flow.drain()
+
+
+def _published(settings: Settings, way: str) -> Settings:
+    return settings.model_copy(update={"catalog": settings.catalog.model_copy(update={"publish": way})})
+
+
+def _off_main(bench: Bench, name: str) -> list[int]:
+    """Snapshots of landings that no ref leads to."""
+    table = bench.table(name)
+    main = {each.snapshot_id for each in bench.published(name)}
+    main |= {ref.snapshot_id for ref in table.metadata.refs.values()}
+    return [
+        each.snapshot_id
+        for each in table.snapshots()
+        if each.snapshot_id not in main and each.summary and each.summary[f"{PREFIX}token"]
+    ]
+
+
+def _added(bench: Bench, name: str, snapshot: int) -> list[str]:
+    table = bench.table(name)
+    found = table.snapshot_by_id(snapshot)
+    assert found
+    return [
+        entry.data_file.file_path
+        for manifest in found.manifests(table.io)
+        if manifest.added_snapshot_id == snapshot
+        for entry in manifest.fetch_manifest_entry(table.io)
+    ]

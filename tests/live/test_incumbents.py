@@ -1,0 +1,240 @@
+"""What other ways into Iceberg are known to lose or to double, by the reports of those whom it befell.
+
+Each is brought about twice: once by their design, where it runs here or can be told in a line, so that the test is seen
+to be able to fail; and once by ours, where every offset has to be in exactly one place.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from lakehouse_ingest import ledger
+from lakehouse_ingest.batch_record import BatchRecord, Landed
+from lakehouse_ingest.errors import Superseded, TryAgain
+from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
+from tests.services.faulty import NOTHING, Faulty
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+
+def send(bench: Bench, topic: str, numbers: Iterable[int]) -> None:
+    produce(bench.broker, topic, [(None, b'{"n": %d}' % number, None, None, 0) for number in numbers])
+
+
+def numbers(bench: Bench, table: str) -> list[int]:
+    return sorted(row["n"] for row in bench.rows(table))
+
+
+class Native:
+    """Spark's own way: where it stands is in its checkpoint, and in the last commits under the query's id."""
+
+    def __init__(self, bench: Bench, topic: str, checkpoint: Path) -> None:
+        self._bench, self._topic, self.checkpoint, self.table = bench, topic, checkpoint, f"ns_{topic}.native"
+        bench.lake.create_namespace_if_not_exists(f"ns_{topic}")
+        bench.spark.sql(f"CREATE TABLE {LAKE}.{self.table} (n BIGINT) USING iceberg")
+
+    @property
+    def _frame(self) -> DataFrame:
+        options = {"kafka.bootstrap.servers": self._bench.broker, "subscribe": self._topic}
+        read = self._bench.spark.readStream.format("kafka").options(startingOffsets="earliest", **options).load()
+        return read.selectExpr("get_json_object(CAST(value AS STRING), '$.n') + 0L AS n")
+
+    def ingest(self) -> None:
+        """All that is there, by Iceberg's sink."""
+        query = self._frame.writeStream.format("iceberg").option("checkpointLocation", str(self.checkpoint))
+        assert query.trigger(availableNow=True).toTable(f"{LAKE}.{self.table}").awaitTermination(60)
+
+    def ingest_by_batch(self, then: Callable[[], None]) -> None:
+        """Likewise, by `foreachBatch`, as it is written by hand."""
+
+        def batch(rows: DataFrame, _number: int) -> None:
+            rows.writeTo(f"{LAKE}.{self.table}").append()
+            then()
+
+        query = self._frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(self.checkpoint))
+        assert query.trigger(availableNow=True).start().awaitTermination(60)
+
+
+def test_iceberg_17340_a_place_that_is_written_again_does_not_move_back(bench: Bench, topic: str) -> None:
+    """A sink's position came from whatever was read last: after a restart it went back, and 111,927 rows doubled."""
+    create_topic(bench.broker, topic, 1)
+    name = f"ns_{topic}.{topic}"
+    for first in (0, 10, 20):
+        send(bench, topic, range(first, first + 10))
+        bench.ingest(bench.settings(topic))
+    said = [dict(each.summary.additional_properties) for each in bench.published(name)]
+    seen = next(each for each in reversed(said) if f"{MARK}{topic}" in each)
+    table = bench.table(name)
+    nobody = pa.Table.from_pylist([], schema=table.schema().as_arrow())
+    table.append(nobody, snapshot_properties=seen)  # somebody who had seen no more than the first carries it on
+    newest = ledger.from_summary(dict(bench.published(name)[0].summary.additional_properties), topic)
+    assert newest
+    assert newest.next == {(topic, 0): 10}, "where whoever believes the last word begins again"
+    bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")  # or it would know better
+    send(bench, topic, range(30, 40))
+    bench.ingest(bench.settings(topic))
+    assert numbers(bench, name) == [*range(40)]
+
+
+def test_iceberg_18006_what_a_group_has_read_is_not_what_has_landed(bench: Bench, topic: str) -> None:
+    """The group's offsets moved on, the files that they stood for were never committed: the successor passed over."""
+    create_topic(bench.broker, topic, 1)
+    settings = bench.settings(topic)
+    send(bench, topic, range(10))
+    bench.ingest(settings)
+    send(bench, topic, range(10, 30))
+    Kafka(settings.source, [topic]).publish({(topic, 0): 30}, topic)
+    group = Consumer({"bootstrap.servers": bench.broker, "group.id": topic})
+    try:
+        (committed,) = group.committed([TopicPartition(topic, 0)], timeout=30)
+    finally:
+        group.close()
+    assert committed.offset == 30, "where whoever believes the group goes on"
+    bench.ingest(settings)
+    assert numbers(bench, f"ns_{topic}.{topic}") == [*range(30)]
+
+
+def test_iceberg_17811_partitions_without_records_hold_nothing_up(bench: Bench, topic: str) -> None:
+    """A task without records never answered its coordinator: each commit waited for it, and how far all had come was
+    never said. Here nobody is asked: a batch's range says it of all partitions."""
+    create_topic(bench.broker, topic, 8)
+    settings = bench.settings(topic)
+    for first in (0, 10):
+        send(bench, topic, range(first, first + 10))
+        bench.ingest(settings)
+    assert numbers(bench, f"ns_{topic}.{topic}") == [*range(20)]
+    record = Lake(Connection(bench.uri), topic).find(f"ns_{topic}.lakehouse_batches")
+    assert record
+    newest = ledger.newest((each.summary for each in record.ancestors()), topic)
+    assert newest
+    assert newest.complete == {(topic, 0): 20, **{(topic, number): 0 for number in range(1, 8)}}
+
+
+def test_iceberg_8809_a_batch_that_is_done_again_lands_once(
+    bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes after the write fails, so the batch is done again: a plain append in `foreachBatch` doubles it."""
+    create_topic(bench.broker, topic, 1)
+    send(bench, topic, range(10))
+    failed: list[str] = []
+
+    def once(who: str) -> None:
+        if who not in failed:
+            failed.append(who)
+            raise TryAgain("what comes after the write")
+
+    native = Native(bench, topic, tmp_path)
+    with pytest.raises(StreamingQueryException):
+        native.ingest_by_batch(lambda: once("theirs"))
+    native.ingest_by_batch(lambda: once("theirs"))
+    assert numbers(bench, native.table) == sorted([*range(10), *range(10)])
+
+    add = BatchRecord.add
+
+    def fails_once(record: BatchRecord, landed: Landed) -> None:
+        once("ours")
+        add(record, landed)
+
+    monkeypatch.setattr(BatchRecord, "add", fails_once)
+    bench.ingest(bench.settings(topic))
+    assert failed == ["theirs", "ours"]
+    assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]
+
+
+def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench, topic: str) -> None:
+    """It was under way when its writer was replaced; the successor looked, did not find it, and landed the same. Then
+    it arrived, and where the writer only looks, both stood there."""
+    namespace, name = f"ns_{topic}", f"ns_{topic}.late"
+    with Faulty(bench.uri) as proxy:
+        old, new = Lake(Connection(proxy.uri), topic), Lake(Connection(bench.uri), topic)
+        new.ensure_namespace(namespace)
+        new.create(TableSpec(name, (Column("n", "long"),)))
+        rows = [{"n": number} for number in range(10)]
+
+        def land(lake: Lake, place: Place) -> None:
+            landed = {(topic, 0): 10}
+            mark = Mark(Token(topic, 1, place.epoch, 0), SourceIdentity(), {(topic, 0): 0}, landed, landed)
+            lake.append(place, rows, mark, {})
+
+        def successor() -> None:
+            _, place = new.claim(name, ())
+            assert not place.held, "it has not arrived yet"
+            land(new, place)
+
+        _, place = old.claim(name, ())
+        late = proxy.fail(NOTHING, path="/tables/late$", body='"ref-name":"main"', meanwhile=successor)
+        with pytest.raises(Superseded):
+            land(old, place)
+        assert late.is_over
+    assert numbers(bench, name) == [*range(10)]
+
+
+def test_iceberg_16008_whoever_begins_again_under_another_name_finds_what_landed(
+    bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit was there, its answer was lost, and the job began again with a new id: it asked for its own commits
+    only, and found none. With Spark's sink it takes a new checkpoint."""
+    create_topic(bench.broker, topic, 1)
+    send(bench, topic, range(10))
+    native = Native(bench, topic, tmp_path / "one")
+    native.ingest()
+    native.checkpoint = tmp_path / "two"
+    native.ingest()
+    assert numbers(bench, native.table) == sorted([*range(10), *range(10)])
+
+    publish, lost = Lake.publish, list[str]()
+
+    def unanswered(lake: Lake, place: Place, *rest: Any) -> Place:
+        found = publish(lake, place, *rest)
+        if place.table.endswith(topic) and not lost:
+            lost.append(place.table)
+            raise TryAgain("no answer")
+        return found
+
+    monkeypatch.setattr(Lake, "publish", unanswered)
+    bench.ingest(bench.settings(topic))
+    assert lost
+    assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]
+
+
+def test_iceberg_10892_an_older_state_that_is_put_back_loses_nothing(bench: Bench, topic: str, tmp_path: Path) -> None:
+    """A job went on from an older state. The table said that batches of these numbers were done, so what they held now
+    was passed over, without a word. Spark's sink does likewise."""
+    create_topic(bench.broker, topic, 1)
+    native, older = Native(bench, topic, tmp_path / "now"), tmp_path / "older"
+    scratch: list[Path] = []
+
+    def ours() -> None:
+        pipeline = bench.pipeline(bench.settings(topic))
+        following = pipeline.scratch / f"checkpoint-{topic}-{len(scratch) + 1}"
+        if scratch:
+            shutil.copytree(scratch[0], following)
+        pipeline.run()
+        scratch.append(following)
+
+    for first in (0, 10):
+        send(bench, topic, range(first, first + 10))
+        native.ingest()
+        if not first:
+            shutil.copytree(native.checkpoint, older)
+        ours()
+    shutil.rmtree(native.checkpoint)
+    shutil.copytree(older, native.checkpoint)
+    send(bench, topic, range(20, 30))
+    native.ingest()
+    assert numbers(bench, native.table) == [*range(20)], "ten are lost"
+    ours()
+    assert numbers(bench, f"ns_{topic}.{topic}") == [*range(30)]

@@ -1,0 +1,117 @@
+"""What a writer looks at again while it runs: whether topics and tables are still those that it began with."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from catalog import Snapshot
+from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
+from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.sources import Source
+from lakehouse_ingest.stream import _refuse_others
+from lakehouse_ingest.tables import Place, TableState
+from lakehouse_ingest.tables.publishing import OnBranch
+
+# -- topics -----------------------------------------------------------------------------------------------
+
+BEFORE = SourceIdentity("cluster-1", {"t": "id-1", "u": "id-2"})
+
+
+def source(identity: SourceIdentity) -> Source:
+    return cast("Source", SimpleNamespace(identity=lambda: identity))
+
+
+def test_topics_that_are_the_same_are_read_on() -> None:
+    _refuse_others(source(SourceIdentity("cluster-1", {"u": "id-2", "t": "id-1"})), BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("now", "named"),
+    [
+        (SourceIdentity("cluster-1", {"t": "id-1", "u": "id-3"}), "u"),
+        (SourceIdentity("cluster-1", {"t": "id-4", "u": "id-3"}), "t, u"),
+        (SourceIdentity("cluster-2", {"t": "id-1", "u": "id-2"}), "cluster-2"),
+    ],
+    ids=["one of them", "both", "the cluster"],
+)
+def test_what_was_made_anew_is_named_and_left_to_the_next_start(now: SourceIdentity, named: str) -> None:
+    with pytest.raises(TryAgain, match=f"^{named} was made anew while it was read"):
+        _refuse_others(source(now), BEFORE)
+
+
+# -- tables -----------------------------------------------------------------------------------------------
+
+TABLE, PIPELINE, OURS = "ns.t", "plant", "ingest_plant_3"
+UUID = "0b8f2c1e-1111"
+UP_TO_NINE, UP_TO_FIVE = {("t", 0): 9}, {("t", 0): 5}
+
+
+def mark(following: Mapping[tuple[str, int], int], epoch: int = 3, pipeline: str = PIPELINE) -> Mark:
+    return Mark(Token(pipeline, 1, epoch, 0), BEFORE, {}, following, following)
+
+
+def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, int] | None = None) -> TableState:
+    """Main's snapshots, newest first; `cut`: the last of them had one before it."""
+    newest = len(summaries)
+    snapshots = {
+        number: Snapshot(number, number - 1 if number > 1 or cut else None, number, 0, summary)
+        for number, summary in zip(range(newest, 0, -1), summaries, strict=True)
+    }
+    refs = {"main": newest, OURS: 1} if refs is None else refs
+    return TableState(TABLE, UUID, "", 2, 0, (), (), (), {}, refs, snapshots, "")
+
+
+# Of a state that somebody else has loaded: no catalog is asked.
+WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
+PLACE = Place(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
+MARKED = to_summary(mark(UP_TO_NINE), {})
+
+
+def test_commits_of_strangers_move_nothing_of_ours() -> None:
+    now = WAY.unmoved(PLACE, state({}, {}, MARKED))
+    assert (now.held, now.main) == (UP_TO_NINE, 3)
+
+
+def test_where_history_was_cut_the_mark_that_we_know_holds() -> None:
+    """Others compacted the table and expired what was before; that there is no mark is no sign of another writer."""
+    now = WAY.unmoved(PLACE, state({}, cut=True))
+    assert (now.held, now.carried, now.main) == (UP_TO_NINE, PLACE.carried, 1)
+    assert now.known
+
+
+def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
+    other = to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED)
+    now = WAY.unmoved(PLACE, state(other, cut=True))
+    assert now.held == UP_TO_NINE
+    assert now.carried == other
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        state({}),
+        state(to_summary(mark(UP_TO_FIVE), {})),
+        state(to_summary(mark(UP_TO_FIVE), {}), cut=True),
+    ],
+    ids=["without a mark", "back", "back, and cut"],
+)
+def test_other_offsets_than_a_moment_ago_are_refused(found: TableState) -> None:
+    with pytest.raises(TableChanged, match=r"ns\.t holds other offsets.*rolled back"):
+        WAY.unmoved(PLACE, found)
+
+
+@pytest.mark.parametrize(
+    ("found", "refusal"),
+    [
+        (state(to_summary(mark(UP_TO_NINE, epoch=4), {})), Superseded),
+        (state(MARKED, refs={"main": 1, "ingest_plant_4": 1}), Superseded),
+        (state(MARKED, refs={"main": 1}), Superseded),
+    ],
+    ids=["a newer mark", "a newer branch", "no branch"],
+)
+def test_a_newer_start_is_made_way_for(found: TableState, refusal: type[NeedsOperator]) -> None:
+    with pytest.raises(refusal, match="has taken over"):
+        WAY.unmoved(PLACE, found)
