@@ -1,7 +1,7 @@
 """The way to one catalog: every request with a time limit, every failure in our own words."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
@@ -29,8 +29,9 @@ _AT_ONCE = 1.0  # seconds: whoever took longer to say "not now" has had its time
 class Lake:
     """A catalog that is ready for use; safe to share between threads."""
 
-    def __init__(self, pyiceberg: Catalog) -> None:
+    def __init__(self, pyiceberg: Catalog, settled: Callable[[str], None] = lambda _table: None) -> None:
         self.pyiceberg = pyiceberg
+        self.settled = settled  # told of each commit without a true answer that was found to have landed
         # Read at the end of connecting: a server may hand out credentials in its own configuration.
         self._secrets = secrets_in(pyiceberg.properties)
         self._let_in = False
@@ -70,11 +71,11 @@ class Lake:
         return state_of(self.table(name))
 
 
-def connect(connection: Connection) -> Lake:
+def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> Lake:
     """Reach the catalog and read its configuration; Unreachable or Denied where that fails."""
     properties = {**connection.properties, **({TOKEN: connection.token} if connection.token else {})}
     with _asked_who(properties), translated(f"connecting to {_shown(connection.uri)}", secrets_in(properties)):
-        return Lake(_LimitedRestCatalog(connection))
+        return Lake(_LimitedRestCatalog(connection), settled)
 
 
 def identifier_of(name: str) -> tuple[str, ...]:

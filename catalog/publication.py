@@ -163,6 +163,7 @@ def _descends(state: TableState, staged: int, parent: int | None) -> bool:
 def _settled(lake: Lake, name: str, branch: str | None, staged: int, failure: CatalogError) -> TableState:
     state = _looked_up(lake, name, failure)
     if is_published(state, branch, staged):
+        lake.settled(name)
         return state
     if branch is None and state.contains(staged) is None:
         raise OutcomeUnknown(f"{failure}; the history that could tell has been expired") from failure

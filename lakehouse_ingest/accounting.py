@@ -6,7 +6,7 @@ outcome, which is exact as long as there are as many bins as pairs. It costs 0.0
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,7 +19,7 @@ from lakehouse_ingest.records import FAULT, RECORD, Offsets, Range, Reason, Topi
 LANDED, TRIMMED, FILTERED, DISCARDED = "landed", "trimmed", "filtered", "discarded"
 REASONS = frozenset(map(str, Reason))
 OUTCOMES = (LANDED, TRIMMED, FILTERED, DISCARDED, *map(str, Reason))
-COUNTS, OLDEST, NEWEST = "counts", "oldest", "newest"
+COUNTS, OLDEST, NEWEST, BYTES, EVENT = "counts", "oldest", "newest", "bytes", "event"
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Tally:
     counts: Mapping[TopicPartition, Mapping[str, int]] = field(default_factory=dict)
     oldest_ms: int | None = None  # the broker's time of the first and the last record
     newest_ms: int | None = None
+    bytes: int = 0  # of the records' values
+    event_ms: int | None = None  # the newest event time, where it was asked for
 
     def total(self, *outcomes: str) -> int:
         return sum(count for counts in self.counts.values() for outcome, count in counts.items() if outcome in outcomes)
@@ -49,7 +51,7 @@ class Tally:
 
     def only(self, *outcomes: str) -> "Tally":
         kept = {at: {name: n for name, n in counts.items() if name in outcomes} for at, counts in self.counts.items()}
-        return Tally(kept, self.oldest_ms, self.newest_ms)
+        return Tally(kept, self.oldest_ms, self.newest_ms)  # of how many bytes these were nothing tells
 
     def discarding(self) -> "Tally":
         """The same, where what is dead is not kept."""
@@ -58,18 +60,20 @@ class Tally:
             found[at] = Counter()
             for outcome, count in counts.items():
                 found[at][DISCARDED if outcome in REASONS else outcome] += count
-        return Tally(found, self.oldest_ms, self.newest_ms)
+        return replace(self, counts=found)
 
     @classmethod
     def sum(cls, tallies: Iterable["Tally"]) -> "Tally":
         found: dict[TopicPartition, Counter[str]] = {}
-        oldest, newest = [], []
+        oldest, newest, event, size = [], [], [], 0
         for each in tallies:
             for at, counts in each.counts.items():
                 found.setdefault(at, Counter()).update(counts)
             oldest += [each.oldest_ms] if each.oldest_ms is not None else []
             newest += [each.newest_ms] if each.newest_ms is not None else []
-        return cls(found, min(oldest, default=None), max(newest, default=None))
+            event += [each.event_ms] if each.event_ms is not None else []
+            size += each.bytes
+        return cls(found, min(oldest, default=None), max(newest, default=None), size, max(event, default=None))
 
 
 def number_of(outcome: str) -> Column:
@@ -87,11 +91,14 @@ def count(rows: DataFrame, batch: Range, outcome: Column) -> Tally:
     return _tally(rows.agg(*_counts(batch, outcome)).collect()[0].asDict(), batch)
 
 
-def counted(rows: DataFrame, batch: Range, outcome: Column) -> tuple[DataFrame, Callable[[], Tally]]:
+def counted(
+    rows: DataFrame, batch: Range, outcome: Column, event_time: Column | None = None
+) -> tuple[DataFrame, Callable[[], Tally]]:
     """The same rows, and their counts, to be asked for when they have been written: of a failed action they are
     nothing, and so they are where there is a shuffle after them."""
     observation = Observation()
-    observed = rows.observe(observation, *_counts(batch, outcome))
+    newest = [] if event_time is None else [F.unix_millis(F.max(event_time)).alias(EVENT)]
+    observed = rows.observe(observation, *_counts(batch, outcome), *newest)
 
     def tally() -> Tally:
         try:
@@ -120,6 +127,7 @@ def _counts(batch: Range, outcome: Column) -> list[Column]:
         F.histogram_numeric(place * len(OUTCOMES) + outcome, F.lit(len(places) * len(OUTCOMES))).alias(COUNTS),
         F.unix_millis(F.min(record["timestamp"])).alias(OLDEST),
         F.unix_millis(F.max(record["timestamp"])).alias(NEWEST),
+        F.sum(F.octet_length(record["value"])).alias(BYTES),
     ]
 
 
@@ -129,7 +137,7 @@ def _tally(observed: Mapping[str, Any], batch: Range) -> Tally:
     for bin_ in observed[COUNTS] or ():
         index, outcome = divmod(round(bin_["x"]), len(OUTCOMES))
         counts.setdefault(places[index], Counter())[OUTCOMES[outcome]] += round(bin_["y"])
-    return Tally(counts, observed[OLDEST], observed[NEWEST])
+    return Tally(counts, observed[OLDEST], observed[NEWEST], observed[BYTES] or 0, observed.get(EVENT))
 
 
 def beyond(at: Column, offsets: Offsets) -> Column:

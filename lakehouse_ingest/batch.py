@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from lakehouse_ingest import accounting, dead_letters, ledger, offset_log, sorting, transforms
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally
 from lakehouse_ingest.batch_record import BatchRecord, Landed
+from lakehouse_ingest.columns import EVENT_TIME
 from lakehouse_ingest.errors import BadRecord, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.held import Held
@@ -59,6 +60,7 @@ class Staged:
     snapshot: int
     rows: int
     files: int
+    size: int  # bytes of those files
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Street:
     tidy: Callable[[Place], Place]  # expires old snapshots when they are many
     threads: ThreadPoolExecutor
     transform: Transform | None = None
+    newest: float | None = None  # the broker's time of the newest record of the last batch
 
     @property
     def shape(self) -> str:
@@ -181,10 +184,13 @@ class Street:
         if failures := [*failures, *failed]:
             raise failures[0]
         tally = Tally.sum(tallies)
+        if parted.looked:
+            tally = replace(tally, bytes=parted.looked.bytes)
         return tally, receipts, _note(tally, parted, written)
 
     def _write(self, part: Part, work: Work) -> Written:
-        observed, tally = accounting.counted(part.rows, work.range, accounting.by_fault())
+        newest = F.when(F.col(FAULT).isNull(), F.col(EVENT_TIME)) if self.watch.measures else None
+        observed, tally = accounting.counted(part.rows, work.range, accounting.by_fault(), newest)
         sound = observed.where(F.col(FAULT).isNull()).drop(RECORD, FAULT)
         staged = self._stage(part.landing, sound, part.size, work)
         return Written(part, staged, tally())
@@ -217,17 +223,18 @@ class Street:
         if found is None:
             raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
         reached(FailPoint.STAGED)
-        rows_added, files_added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files"))
-        return Staged(landing, mark, found.id, rows_added, files_added)
+        added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files", "files-size"))
+        return Staged(landing, mark, found.id, *added)
 
     def _publish(self, staged: Staged) -> Receipt:
         landing = staged.landing
-        with self.watch.commit(landing.place.table):
+        with self.watch.commit(landing.place.table, self.name):
             reached(FailPoint.PUBLISHING)
             place = self.lake.publish(landing.place, staged.snapshot, staged.mark)
             reached(FailPoint.PUBLISHED)
-        landing.place = self.tidy(place)
-        return Receipt(place.table, place.main, staged.rows, staged.files, place.schema)
+        landing.place = place = self.tidy(place)
+        self.watch.table(place.table, rows=place.rows, files=place.files, size=place.size, snapshots=place.snapshots)
+        return Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
 
     def _mark(self, place: Place, work: Work) -> Mark:
         before: Mapping[tuple[str, int], int] = place.mark.complete if place.mark else {}
@@ -251,6 +258,7 @@ class Street:
 
     def _tell(self, number: int, landed: Landed) -> None:
         tally = landed.tally
+        self.newest = tally.newest_ms / 1000 if tally.newest_ms else None
         self.watch.events.batch_landed(
             stream=self.name,
             batch=number,
@@ -258,11 +266,14 @@ class Street:
             duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
             landed={each.table: each.rows for each in landed.receipts if each.table != self.dead.place.table},
             files={receipt.table: receipt.files for receipt in landed.receipts},
+            written={receipt.table: receipt.size for receipt in landed.receipts},
             dead=tally.dead,
             trimmed=tally.total(TRIMMED),
             filtered=tally.total(FILTERED),
             discarded=landed.reasons if tally.total(DISCARDED) else {},
             freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
+            event_age_s=time() - tally.event_ms / 1000 if tally.event_ms is not None else None,
+            size=tally.bytes,
             note=landed.note,
         )
 

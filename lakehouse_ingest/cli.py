@@ -123,17 +123,15 @@ def run(
     jars: Jars = None,
 ) -> None:
     """Ingest until Ctrl-C or SIGTERM: what is under way lands first."""
-    settings = _settings(
-        config,
-        {
-            **_flags(topics, name, brokers, catalog_uri, warehouse, namespace),
-            "--table": table,
-            "--event-time": event_time,
-            "--every": every,
-            "--start": start,
-            "--seek": seek,
-        },
-    )
+    flags = {
+        **_flags(topics, name, brokers, catalog_uri, warehouse, namespace),
+        "--table": table,
+        "--event-time": event_time,
+        "--every": every,
+        "--start": start,
+        "--seek": seek,
+    }
+    settings = _settings(config, flags)
     from lakehouse_ingest.commands import run as command  # noqa: PLC0415 - loads pyspark
 
     command.run(
@@ -143,6 +141,7 @@ def run(
         max_batches=max_batches,
         accept_changes=accept_changes,
         allow_code=allow_code,
+        reread=lambda: _settings(config, flags),
     )
 
 
@@ -320,6 +319,14 @@ def settings(
         command.show_in_force(loaded, as_json=json)
     else:
         command.show_reference(as_json=json)
+
+
+@app.command()
+def metrics(*, json: Json = False) -> None:
+    """What is measured, as a page in Markdown: names, units, attributes, meanings."""
+    from lakehouse_ingest.commands import metrics as command  # noqa: PLC0415
+
+    command.metrics(as_json=json)
 
 
 @app.command()

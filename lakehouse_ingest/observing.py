@@ -1,33 +1,84 @@
 """The door to telemetry, and its only importer: spans and events are wrapped around stages from outside."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from time import monotonic
+from typing import Any
 
 import structlog
 
 import telemetry
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
+from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
-from lakehouse_ingest.settings import Settings
-from telemetry import Span, carried
+from lakehouse_ingest.history import History, Told
+from lakehouse_ingest.settings import HealthSettings, Settings
+from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
-__all__ = ["Watch", "carried", "watch"]
+__all__ = ["Watch", "carried", "metrics", "metrics_page", "watch"]
+
+PAGE = files("lakehouse_ingest").joinpath("status.html")
+# It loads nothing from anywhere, and nobody shows it within a page of his own.
+ALONE = {
+    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline';"
+    " script-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+}
+NO_METRICS = "there are none to show: set `telemetry.metrics`"
 
 
 class Watch:
     """One pipeline as seen from outside."""
 
     def __init__(self, pipeline: str, sink: telemetry.Telemetry) -> None:
-        self.log = structlog.get_logger("pipeline")
+        self.log = Told(structlog.get_logger("pipeline"), self._heard)
         self.events = telemetry.Events(self.log, sink, pipeline)
+        self.board = Board()
+        self.history = History(shown=telemetry.masked_text)
         self._sink = sink
         self._pipeline = pipeline
+        self._served = False
+
+    @property
+    def measures(self) -> bool:
+        """Whether what costs something to find out is of use to anybody."""
+        return self._sink is not telemetry.OFF
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether anybody asks what the streams are doing."""
+        return self._served or self.measures
+
+    # -- what happens -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stream(self, stream: str) -> Iterator[None]:
+        """From its first start to its end, whatever that is."""
+        self.board.tell(stream, State.STARTING)
+        try:
+            yield
+        except BaseException as end:
+            self.tell(stream, State.FAILED, end)
+            raise
+        self.tell(stream, State.ENDED)
+
+    def tell(self, stream: str, state: State, error: BaseException | None = None) -> None:
+        self.board.tell(stream, state, _shown(error) if error else "")
+        self.gauge("lakehouse.running", 1 if state is State.RUNNING else 0, stream=stream)
 
     @contextmanager
     def batch(self, stream: str, number: int, shape: str) -> Iterator[Span]:
-        with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
-            yield span
+        self.board.batch_began(stream, number)
+        landed = False
+        try:
+            with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
+                yield span
+            landed = True
+        except Exception as failure:
+            self.events.batch_failed(stream=stream, batch=number, error=failure)
+            raise
+        finally:
+            self.board.batch_ended(stream, landed=landed)
 
     @contextmanager
     def stage(self, name: str, stream: str, **attributes: object) -> Iterator[Span]:
@@ -35,6 +86,7 @@ class Watch:
         began = monotonic()
         with self._sink.span(name, pipeline=self._pipeline, stream=stream, **attributes) as span:
             yield span
+        self.board.moved(stream)
         self._sink.record(
             "lakehouse.stage.duration",
             monotonic() - began,
@@ -44,14 +96,111 @@ class Watch:
         )
 
     @contextmanager
-    def commit(self, table: str) -> Iterator[Span]:
+    def commit(self, table: str, stream: str) -> Iterator[Span]:
         began = monotonic()
         with self._sink.span("publish", pipeline=self._pipeline, table=table) as span:
             yield span
+        self.board.moved(stream)
         self._sink.record("lakehouse.commit.duration", monotonic() - began, pipeline=self._pipeline, table=table)
+
+    def table(self, table: str, *, rows: int, files: int, size: int, snapshots: int) -> None:
+        """As it is after a landing."""
+        for what, value in (("rows", rows), ("files", files), ("size", size), ("snapshots", snapshots)):
+            self.gauge(f"lakehouse.table.{what}", value, table=table)
+        if self._served:
+            self.history.table(table, rows, files, size, snapshots)
+
+    def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
+        for (topic, number), records in lag.items():
+            self.gauge("lakehouse.lag", records, stream=stream, topic=topic, partition=number)
+        self.gauge("lakehouse.lag.time", seconds, stream=stream)
+        if self._served:
+            self.history.lag(stream, sum(lag.values()), seconds)
+
+    def _heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
+        if self._served:
+            self.history.heard(level, event, said)
+
+    def gauge(self, instrument: str, value: float, **attributes: object) -> None:
+        self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)
+
+    def count(self, instrument: str, value: float, **attributes: object) -> None:
+        self._sink.count(instrument, value, pipeline=self._pipeline, **attributes)
+
+    def again(self, before: Settings, reread: Callable[[], Settings]) -> None:
+        """The level of the log as the settings have it by now; nothing else of them is taken while we run."""
+        try:
+            now = reread()
+        except LakehouseError as refusal:
+            self.log.warning("settings_not_read_again", error=str(refusal))
+            return
+        telemetry.set_level(now.log.level)
+        others = before.model_copy(update={"log": before.log.model_copy(update={"level": now.log.level})}) != now
+        said = {"other_changes": "taken at the next start"} if others else {}
+        self.log.warning("log_level", to=now.log.level, **said)
+
+    # -- for whoever asks ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def serving(self, settings: HealthSettings) -> Iterator[str | None]:
+        """The pages of health, as long as the block runs; gives where they are."""
+        if settings.port is None:
+            yield None
+            return
+        pages = self._pages(settings)
+        self._served = True
+        pages.start()
+        self.log.info("health_serves", url=pages.url)
+        try:
+            yield pages.url
+        finally:
+            pages.close()
+
+    def _pages(self, settings: HealthSettings) -> Pages:
+        def live(_: Mapping[str, str]) -> Answer:
+            verdict = self.board.live(settings.stuck)
+            return as_json({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
+
+        def ready(_: Mapping[str, str]) -> Answer:
+            verdict = self.board.ready(settings.fresh)
+            said = {"ready": verdict.good, "reasons": verdict.reasons, "pipeline": self._pipeline}
+            return as_json({**said, "streams": self.board.shown()}, 200 if verdict.good else 503)
+
+        def scrape(headers: Mapping[str, str]) -> Answer:
+            return self._sink.scrape(headers.get("accept", "")) or as_json({"error": NO_METRICS}, 404)
+
+        def status(_: Mapping[str, str]) -> Answer:
+            alive, verdict = self.board.live(settings.stuck), self.board.ready(settings.fresh)
+            said = {"pipeline": self._pipeline, "live": alive.good, "ready": verdict.good, "reasons": verdict.reasons}
+            return as_json({**said, "doing": self.board.shown(), **self.history.told()})
+
+        page = Answer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
+        pages = {
+            "/": lambda _: page,
+            "/live": live,
+            "/metrics": scrape,
+            "/ready": ready,
+            "/status.json": status,
+        }
+        assert settings.port is not None
+        try:
+            return Pages(settings.host, settings.port, pages)
+        except (OSError, UnicodeError, OverflowError) as failure:
+            said = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
+            raise SettingsRefused(
+                fitted(
+                    f"health can't be served at {settings.host} port {settings.port}: {said};"
+                    " choose another `health.port` or `health.host`"
+                )
+            ) from failure
 
     def close(self) -> None:
         self._sink.shutdown(timeout_s=5)
+
+
+def _shown(error: BaseException) -> str:
+    """Its sentence, for anybody."""
+    return fitted(telemetry.masked_text(" ".join(f"{type(error).__qualname__}: {error}".split())))
 
 
 def watch(settings: Settings) -> Watch:
@@ -68,6 +217,7 @@ def watch(settings: Settings) -> Watch:
                 exporter=wanted.exporter,
                 endpoint=wanted.endpoint,
                 headers={key: value.get_secret_value() for key, value in wanted.headers.items()},
+                pull=settings.health.port is not None,
             ),
             log=structlog.get_logger("telemetry"),
         )

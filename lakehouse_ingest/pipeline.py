@@ -9,6 +9,7 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.looking import Looks, looking
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stream import Stream
@@ -56,8 +57,10 @@ class Pipeline:
             )
             for stream, transform in zip_longest(self.settings.streams, self.transforms)
         ]
-        with ThreadPoolExecutor(len(self._streams), "stream") as threads:
-            running = {threads.submit(stream.run): stream for stream in self._streams}
+        self.watch.board.expect(stream.name for stream in self._streams)
+        looks = Looks(self.watch, self.settings.source, self._streams, self._jvm)
+        with looking(looks), ThreadPoolExecutor(len(self._streams), "stream") as threads:
+            running = {threads.submit(self._run, stream): stream for stream in self._streams}
             try:
                 ended = [self._ended(running[future], future, len(running)) for future in as_completed(running)]
             except BaseException:
@@ -65,6 +68,15 @@ class Pipeline:
                 raise
         if failed := [failure for failure in ended if failure]:
             raise failed[0]
+
+    def _run(self, stream: Stream) -> None:
+        with self.watch.stream(stream.name):
+            stream.run()
+
+    @property
+    def _jvm(self) -> int | None:
+        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        return process.pid if process is not None else None
 
     def _ended(self, stream: Stream, future: Future[None], streams: int) -> BaseException | None:
         failure = future.exception()

@@ -77,3 +77,4 @@ class Receipt:
     rows: int = 0
     files: int = 0
     schema: int | None = None
+    size: int = 0  # bytes of the files

@@ -169,6 +169,8 @@ def _options(
         "spark.scheduler.mode": "FAIR",  # between streams; see `stream`
         # With no trigger interval an idle query asks the broker for its ends this often.
         "spark.sql.streaming.pollingDelay": "100ms",
+        # And says this often that it is there: what health takes for a sign of life.
+        "spark.sql.streaming.noDataProgressEventInterval": "2000",
         # The offset log is read once, in the batch that it belongs to, with the entry before.
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.shuffle.partitions": "8",

@@ -1,7 +1,8 @@
-"""SIGTERM and Ctrl-C as an event that any thread may wait for."""
+"""SIGTERM and Ctrl-C as an event that any thread may wait for; SIGHUP as a call."""
 
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -35,4 +36,30 @@ def stopping(stop: Event) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         asked.put(0)
+        thread.join()
+
+
+@contextmanager
+def on_hangup(do: Callable[[], None]) -> Iterator[None]:
+    """Calls it in another thread, at each SIGHUP. For the main thread only.
+
+    Where there is a terminal the signal says that it is gone, and where it is ignored somebody wants that: both stay.
+    """
+    if os.isatty(0) or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+        yield
+        return
+    asked: SimpleQueue[bool] = SimpleQueue()
+
+    def relay() -> None:
+        while asked.get():
+            do()
+
+    signal.signal(signal.SIGHUP, lambda *_: asked.put(True))
+    thread = Thread(target=relay, name="hangups", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        asked.put(False)
         thread.join()

@@ -5,7 +5,7 @@ start Spark at exactly those offsets with a new checkpoint.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,8 +24,10 @@ from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.health import State
 from lakehouse_ingest.held import Held, Holder
 from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.looking import Progress
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.questions import SourceNow
@@ -52,6 +54,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 LONGEST_WAIT_S = 60.0
 LOOK_S = 0.1  # how often the stream's thread looks whether to stop
 TOPICS_S = 10.0  # how often it looks whether its topics are still the same, and for more that match the pattern
+BEAT_S = 1.0  # how often it is seen whether Spark's query is alive, where anybody asks for it
 AT_ONCE = 8  # tables that are opened or written at the same time
 
 
@@ -71,6 +74,9 @@ class Stream:
     max_batches: int | None = None  # end when so many have landed
     transform: Transform | None = None
     landed: int = 0  # batches
+    at: Offsets = field(default_factory=dict)  # all below has landed; empty before the first start
+    newest: float | None = None  # the broker's time of the newest record that has landed here
+    progress: Progress | None = None
     _gate: Lock = field(default_factory=Lock)
     _closing: Event = field(default_factory=Event)
     _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
@@ -84,7 +90,11 @@ class Stream:
     @property
     def name(self) -> str:
         """As people know it."""
-        return self.stream.name or self.stream.topic_pattern or ",".join(self.stream.topics)
+        return self.stream.known_as
+
+    @property
+    def topics(self) -> Sequence[str]:
+        return self.stream.topics
 
     def run(self) -> None:
         """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
@@ -110,6 +120,7 @@ class Stream:
                     raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
                 attempt += 1
                 self.watch.events.retrying(stream=self.name, attempt=attempt, wait_s=wait, error=failure)
+                self.watch.tell(self.name, State.WAITING, failure)
                 self.stop.wait(wait)
                 wait = min(wait * 2, LONGEST_WAIT_S)
 
@@ -117,6 +128,7 @@ class Stream:
 
     def _one_start(self) -> bool:
         """Whether another one has to follow at once: there are topics that this one has not read."""
+        self.watch.tell(self.name, State.STARTING)
         source = self._source()
         if source is None:
             return False
@@ -127,6 +139,7 @@ class Stream:
             self.identity,
             self.settings.catalog.publish,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
+            settled=lambda table: self.watch.events.commit_reconciled(table=table),
         )
         # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
         pool = ("spark.scheduler.pool", self.identity)
@@ -161,6 +174,7 @@ class Stream:
             if not told:
                 self.watch.log.info("no_topic_yet", stream=self.name, topic_pattern=pattern)
             told = True
+            self.watch.board.tell(self.name, State.STARTING, f"no topic matches {pattern} yet")
             if self.drain or self.stop.wait(TOPICS_S):
                 return None
         self.stream = self.stream.model_copy(update={"topics": tuple(found)})
@@ -297,9 +311,10 @@ class Stream:
                     return
                 began = monotonic()
                 landed = street.run(rows, number)
+                self.at, self.newest = landed.end, street.newest or self.newest
                 self.landed += 1
                 if goal is None and not self._has_enough:
-                    pacing.wait_until_due(self.stream, began, landed.end, source.ends, self._closing)
+                    pacing.wait_until_due(self.stream, began, landed.end, lambda: self._ends(source), self._closing)
             except BaseException as failure:
                 failures.append(failure)
                 raise
@@ -322,16 +337,24 @@ class Stream:
             .queryName(f"{self.identity} {street.token.epoch}")
             .start()
         )
-        looked = monotonic()
+        looked = beaten = monotonic()
+        self.at, self.progress = street.start, Progress(query)
+        self.watch.tell(self.name, State.RUNNING)
         try:
             while query.isActive and not (self._has_enough or more_topics or self.stop.wait(LOOK_S)):
                 if goal is not None and _reached(goal, street.record.complete):
                     break
                 self._write_overdue(street.record)
+                if self.watch.looked_at and monotonic() - beaten >= BEAT_S:
+                    beaten = monotonic()
+                    if self.progress.has_moved():
+                        self.watch.board.moved(self.name)
                 if monotonic() - looked >= TOPICS_S:
                     more_topics, looked = self._finds_others(street, source) and goal is None, monotonic()
         finally:
             self._closing.set()
+            if self.stop.is_set():
+                self.watch.tell(self.name, State.STOPPING)
             with self._gate:  # a batch that is under way ends first
                 _end(query)
         if failures:
@@ -339,6 +362,11 @@ class Stream:
         if (error := query.exception()) is not None:
             raise self._explained(error, spark_errors.causes(query))
         return more_topics
+
+    def _ends(self, source: Source) -> Offsets:
+        """While the next batch is not due yet, this is what shows that somebody is there."""
+        self.watch.board.moved(self.name)
+        return source.ends()
 
     def _finds_others(self, street: Street, source: Source) -> bool:
         """Whether there are topics that the pattern matches, or partitions, that this start has not read; refuses the

@@ -7,10 +7,14 @@ with telemetry.span("batch", pipeline="plant-7", stream="sensors") as span:
 telemetry.shutdown(timeout_s=5)
 """
 
+from telemetry.catalogue import entries as metrics
+from telemetry.catalogue import markdown as metrics_page
 from telemetry.events import Events
 from telemetry.instruments import INSTRUMENTS, Instrument, UnknownInstrument
 from telemetry.logs import configure as configure_logs
+from telemetry.logs import set_level
 from telemetry.masking import mask, masked_text
+from telemetry.serving import Answer, Pages, as_json
 from telemetry.settings import LogSettings, TelemetrySettings
 from telemetry.spans import Span, carried, current
 from telemetry.start import OFF, Telemetry, TelemetryUnavailable, start
@@ -18,18 +22,24 @@ from telemetry.start import OFF, Telemetry, TelemetryUnavailable, start
 __all__ = [
     "INSTRUMENTS",
     "OFF",
+    "Answer",
     "Events",
     "Instrument",
     "LogSettings",
+    "Pages",
     "Span",
     "Telemetry",
     "TelemetrySettings",
     "TelemetryUnavailable",
     "UnknownInstrument",
+    "as_json",
     "carried",
     "configure_logs",
     "current",
     "mask",
     "masked_text",
+    "metrics",
+    "metrics_page",
+    "set_level",
     "start",
 ]

@@ -1,5 +1,6 @@
 """One event is one log line and its metrics, told together: neither is forgotten, both say the same."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,13 +27,17 @@ class Events:
         landed: Mapping[str, int] = NONE,
         dead: Mapping[str, int] = NONE,
         files: Mapping[str, int] = NONE,
+        written: Mapping[str, int] = NONE,
         trimmed: int = 0,
         filtered: int = 0,
         discarded: Mapping[str, int] = NONE,
         freshness_s: float | None = None,
+        event_age_s: float | None = None,
+        size: int = 0,
         note: str = "",
     ) -> None:
-        """`landed` and `files` by table, `dead` and `discarded` by reason; `note`: why the counts do not add up."""
+        """`landed`, `files` and the bytes `written` by table, `dead` and `discarded` by reason; `size`: the bytes that
+        were received; `note`: why the counts do not add up."""
         at = {"pipeline": self._pipeline, "stream": stream}
         # What is discarded is gone for good, whoever asked for it.
         say = self._log.error if discarded else self._log.warning if dead or note else self._log.info
@@ -66,19 +71,26 @@ class Events:
                 tell.count("lakehouse.records", rows, outcome=outcome, **at)
         for table, count in files.items():
             tell.count("lakehouse.files", count, pipeline=self._pipeline, table=table)
+        tell.count("lakehouse.received", size, **at)
+        for table, added in written.items():
+            tell.count("lakehouse.written", added, pipeline=self._pipeline, table=table)
         if freshness_s is not None:
             tell.record("lakehouse.freshness", freshness_s, **at)
+        if event_age_s is not None:
+            tell.gauge("lakehouse.event.age", event_age_s, **at)
+        tell.gauge("lakehouse.landed.timestamp", time.time(), **at)
 
     def batch_failed(self, *, stream: str, batch: int, error: BaseException) -> None:
-        self._log.error("batch_failed", stream=stream, batch=batch, error=_sentence(error), exc_info=error)
+        """What comes of it is told by what follows: the stream is started again, or has failed."""
+        self._log.debug("batch_failed", stream=stream, batch=batch, error=_sentence(error))
         self._telemetry.count("lakehouse.batches", pipeline=self._pipeline, stream=stream, outcome="failed")
-        self._count_error(error)
 
     def retrying(self, *, stream: str, attempt: int, wait_s: float, error: BaseException) -> None:
         """The stream is started again after a wait."""
         self._log.warning("retrying", stream=stream, attempt=attempt, wait_s=round(wait_s, 1), error=_sentence(error))
         cause = type(error).__qualname__
         self._telemetry.count("lakehouse.restarts", pipeline=self._pipeline, stream=stream, cause=cause)
+        self._count_error(error)
 
     def stream_failed(self, *, stream: str, error: BaseException) -> None:
         """A stream has ended for good; the others of the pipeline go on."""
@@ -88,6 +100,11 @@ class Events:
     def commit_retried(self, *, table: str, attempt: int, error: BaseException) -> None:
         self._log.warning("commit_retried", table=table, attempt=attempt, error=_sentence(error))
         self._telemetry.count("lakehouse.commit.retries", pipeline=self._pipeline, table=table)
+
+    def commit_reconciled(self, *, table: str) -> None:
+        """The answer was lost or untrue; the table shows that the commit has landed."""
+        self._log.info("commit_reconciled", table=table)
+        self._telemetry.count("lakehouse.commit.reconciled", 1, pipeline=self._pipeline, table=table)
 
     def superseded(self, error: BaseException) -> None:
         """A newer start of this pipeline has taken over: this one ends."""

@@ -6,41 +6,84 @@ it (`error.type`) belongs to a public convention and leaves as it is.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
 Kind = Literal["counter", "histogram", "gauge"]
+Values = Mapping[str, tuple[str, ...]]
 
 # The SDK's own boundaries are made for milliseconds. Freshness after an outage is counted in hours.
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400)
 
 
 class UnknownInstrument(LookupError):
-    """A programming error: the name, its kind or an attribute isn't in the catalogue."""
+    """A programming error: the name, its kind, an attribute or its value isn't in the catalogue."""
 
 
 @dataclass(frozen=True)
 class Instrument:
+    """`values`: of an attribute that has a closed list of them."""
+
     name: str
     kind: Kind
     unit: str
     attributes: tuple[str, ...]
     meaning: str
     buckets: tuple[float, ...] = ()
+    values: Values = field(default_factory=dict)
 
 
 def _catalogue(*instruments: Instrument) -> dict[str, Instrument]:
     return {instrument.name: instrument for instrument in instruments}
 
 
-def _seconds(name: str, attributes: tuple[str, ...], meaning: str) -> Instrument:
-    return Instrument(name, "histogram", "s", attributes, meaning, SECONDS)
+def _seconds(name: str, attributes: tuple[str, ...], meaning: str, values: Values | None = None) -> Instrument:
+    return Instrument(name, "histogram", "s", attributes, meaning, SECONDS, values or {})
 
+
+# What keeps the values of an attribute few, where no closed list does. Beyond 2,000 series of one instrument the SDK
+# adds the rest up under `otel.metric.overflow`.
+ATTRIBUTES: Mapping[str, str] = {
+    "pipeline": "the pipeline's name, one a process",
+    "stream": "name of the stream, one for each in the settings",
+    "table": "table with its namespace, at most `streams.max_tables` a stream, and the dead letters",
+    "topic": "topic that is read",
+    "partition": "number of its partition",
+    "outcome": "what became of it",
+    "reason": "why a record is dead or discarded",
+    "stage": "part of a batch",
+    "phase": "part of one trigger, in Spark's words",
+    "process": "which of ours",
+    "cause": "class of the error",
+    "error.type": "class of the error",
+    "signal": "what was to be delivered",
+}
 
 STREAM = ("pipeline", "stream")
+PARTITION = (*STREAM, "topic", "partition")
 TABLE = ("pipeline", "table")
+PROCESS = ("pipeline", "process")
 DROPPED = "lakehouse.telemetry.dropped"
+
+OUTCOMES = ("landed", "dead", "trimmed", "filtered", "discarded")
+REASONS = (
+    "empty_value",
+    "not_utf8",
+    "broken_json",
+    "not_an_object",
+    "wrong_type",
+    "out_of_range",
+    "missing_field",
+    "wrong_event_time",
+    "no_column",
+    "no_table",
+    "too_many_tables",
+    "set_aside",
+    "name_taken",
+)
+STAGES = ("plan", "write", "record")
+PROCESSES = {"process": ("driver", "jvm", "workers")}
 
 INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument(
@@ -48,28 +91,21 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{batch}",
         (*STREAM, "outcome"),
-        "Batches; outcome is landed or failed",
+        "Batches; a failed one is begun again",
+        values={"outcome": ("landed", "failed")},
     ),
     Instrument(
         "lakehouse.records",
         "counter",
         "{record}",
         (*STREAM, "table", "outcome", "reason"),
-        "Where records went: landed, dead, trimmed, filtered or discarded; reason for the dead and discarded",
+        "Where records went; table for the landed, reason for the dead and the discarded",
+        values={"outcome": OUTCOMES, "reason": REASONS},
     ),
-    Instrument("lakehouse.errors", "counter", "{error}", ("pipeline", "error.type"), "Errors, by class"),
-    _seconds("lakehouse.batch.duration", STREAM, "From the start of a batch to its acknowledgement"),
-    _seconds("lakehouse.stage.duration", (*STREAM, "stage"), "One stage of one batch"),
-    _seconds("lakehouse.commit.duration", TABLE, "From the first byte written to the snapshot being visible"),
+    Instrument("lakehouse.received", "counter", "By", STREAM, "Size of the values of the records that were received"),
     Instrument(
-        "lakehouse.commit.retries",
-        "counter",
-        "{retry}",
-        TABLE,
-        "Commits refused by the catalog and tried again",
+        "lakehouse.errors", "counter", "{error}", ("pipeline", "error.type"), "Errors that ended a start of a stream"
     ),
-    _seconds("lakehouse.freshness", STREAM, "From the broker's time of a record to the record being visible"),
-    Instrument("lakehouse.files", "counter", "{file}", TABLE, "Data files added"),
     Instrument(
         "lakehouse.restarts",
         "counter",
@@ -77,14 +113,84 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         (*STREAM, "cause"),
         "Streams started again after an error",
     ),
+    Instrument("lakehouse.running", "gauge", "", STREAM, "1 while the stream's query runs, else 0"),
+    # -- time ---------------------------------------------------------------------------------------------
+    _seconds("lakehouse.batch.duration", STREAM, "From the start of a batch to its acknowledgement"),
+    _seconds("lakehouse.stage.duration", (*STREAM, "stage"), "One stage of one batch", {"stage": STAGES}),
+    _seconds("lakehouse.commit.duration", TABLE, "From the first request to publish to the snapshot being visible"),
+    _seconds("lakehouse.freshness", STREAM, "From the broker's time of a batch's oldest record to its being visible"),
+    Instrument(
+        "lakehouse.event.age",
+        "gauge",
+        "s",
+        STREAM,
+        "How old the newest event time of the last batch was when it became visible; below 0: it lies ahead of us",
+    ),
+    Instrument(
+        "lakehouse.landed.timestamp", "gauge", "s", STREAM, "When the last batch had landed, in seconds since 1970"
+    ),
+    # -- how far ------------------------------------------------------------------------------------------
+    Instrument(
+        "lakehouse.lag", "gauge", "{record}", PARTITION, "Offsets between what has landed and the partition's end"
+    ),
+    Instrument(
+        "lakehouse.lag.time",
+        "gauge",
+        "s",
+        STREAM,
+        "For how long the oldest record that has not landed has been waiting, at most",
+    ),
+    Instrument("lakehouse.offset", "gauge", "{record}", PARTITION, "The next offset to land: all below it is done"),
+    # -- tables -------------------------------------------------------------------------------------------
+    Instrument("lakehouse.files", "counter", "{file}", TABLE, "Data files added"),
+    Instrument("lakehouse.written", "counter", "By", TABLE, "Size of the data files added"),
+    Instrument(
+        "lakehouse.commit.retries",
+        "counter",
+        "{retry}",
+        TABLE,
+        "Commits refused because another came first, staged again from the same files",
+    ),
+    Instrument(
+        "lakehouse.commit.reconciled",
+        "counter",
+        "{commit}",
+        TABLE,
+        "Commits whose answer was lost, and that were found to have landed",
+    ),
     Instrument("lakehouse.schema.changes", "counter", "{change}", TABLE, "Schema changes of tables"),
     Instrument("lakehouse.snapshots.expired", "counter", "{snapshot}", TABLE, "Snapshots expired"),
+    Instrument("lakehouse.table.snapshots", "gauge", "{snapshot}", TABLE, "Snapshots of the table after a landing"),
+    Instrument("lakehouse.table.rows", "gauge", "{row}", TABLE, "Rows of the table after a landing"),
+    Instrument("lakehouse.table.files", "gauge", "{file}", TABLE, "Data files of the table after a landing"),
+    Instrument("lakehouse.table.size", "gauge", "By", TABLE, "Size of those files"),
+    # -- Spark and the processes --------------------------------------------------------------------------
+    Instrument(
+        "lakehouse.spark.input.rate", "gauge", "{record}/s", STREAM, "Spark's inputRowsPerSecond of its last trigger"
+    ),
+    Instrument(
+        "lakehouse.spark.processed.rate",
+        "gauge",
+        "{record}/s",
+        STREAM,
+        "Spark's processedRowsPerSecond of its last trigger, in which we wait for the next batch to be due",
+    ),
+    Instrument(
+        "lakehouse.spark.phase.duration",
+        "gauge",
+        "s",
+        (*STREAM, "phase"),
+        "Spark's durationMs of its last trigger; addBatch and triggerExecution hold that wait",
+    ),
+    Instrument("lakehouse.process.cpu", "counter", "s", PROCESS, "Processor time used", values=PROCESSES),
+    Instrument("lakehouse.process.memory", "gauge", "By", PROCESS, "Resident memory", values=PROCESSES),
     Instrument(
         DROPPED,
         "counter",
         "{item}",
         ("signal",),
         "Spans (traces) and pushes (metrics) that the collector never got",
+        values={"signal": ("traces", "metrics")},
     ),
 )
 
@@ -95,7 +201,9 @@ def exported(attribute: str) -> str:
     return attribute if "." in attribute else f"lakehouse.{attribute}"
 
 
-def check(instruments: Mapping[str, Instrument], name: str, kind: Kind, attributes: Iterable[str]) -> None:
+def check(
+    instruments: Mapping[str, Instrument], name: str, kind: Kind, attributes: Iterable[str] | Mapping[str, object]
+) -> None:
     """A typing error must fail a test, not show up as a gap on a dashboard."""
     instrument = instruments.get(name)
     if instrument is None:
@@ -106,3 +214,7 @@ def check(instruments: Mapping[str, Instrument], name: str, kind: Kind, attribut
         if attribute not in instrument.attributes:
             known = ", ".join(instrument.attributes)
             raise UnknownInstrument(f"{name!r} has no attribute {attribute!r}, only: {known}")
+    if isinstance(attributes, Mapping):
+        for attribute, allowed in instrument.values.items():
+            if (value := attributes.get(attribute)) is not None and value not in allowed:
+                raise UnknownInstrument(f"{name!r} has no {attribute} {value!r}, only: {', '.join(allowed)}")

@@ -13,15 +13,17 @@ from opentelemetry import context, trace
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 from opentelemetry.metrics import _Gauge as Gauge
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Status, StatusCode
 
 from telemetry.delivery import BoundedSpans, Outage, WatchedMetrics, WatchedSpans, close_in_time, listen
 from telemetry.exporters import Exporters
+from telemetry.exporters.prometheus import PullReader
 from telemetry.instruments import DROPPED, Instrument, check, exported
 from telemetry.masking import mask, masked, masked_text
+from telemetry.serving import Answer
 from telemetry.settings import SERVICE_NAME, TelemetrySettings
 from telemetry.spans import CURRENT, Span
 from telemetry.start import Telemetry
@@ -92,7 +94,7 @@ class LiveSpan(Span):
 
 
 class LiveTelemetry(Telemetry):
-    __slots__ = ("_abort", "_close", "_instruments", "_made", "_outage", "_shut", "_tracer")
+    __slots__ = ("_abort", "_close", "_instruments", "_made", "_outage", "_pulled", "_shut", "_tracer")
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class LiveTelemetry(Telemetry):
         instruments: Mapping[str, Instrument],
         close: Iterable[Callable[[], object]] = (),
         abort: Iterable[Callable[[], object]] = (),
+        pulled: PullReader | None = None,
     ) -> None:
         self._tracer = tracer
         self._outage = outage
@@ -110,6 +113,7 @@ class LiveTelemetry(Telemetry):
         self._made = {} if meter is None else _make(meter, instruments, outage)
         self._close = tuple(close)
         self._abort = tuple(abort)
+        self._pulled = pulled
         self._shut: bool | None = None
 
     def span(self, name: str, /, **attributes: object) -> Span:
@@ -132,6 +136,9 @@ class LiveTelemetry(Telemetry):
         made = self._made.get(instrument)
         if isinstance(made, Gauge):
             made.set(value, _attributes(attributes))
+
+    def scrape(self, accept: str = "", /) -> Answer | None:
+        return None if self._pulled is None or self._shut is not None else self._pulled.scrape(accept)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -202,11 +209,24 @@ def start(
         tracer = tracers.get_tracer(SCOPE)
         close.append(tracers.shutdown)
         abort.append(spans.shutdown)
+    readers: list[MetricReader] = [] if exporters.reader is None else [exporters.reader]
     if exporters.metrics is not None:
         metrics = WatchedMetrics(exporters.metrics, outage)
-        reader = PeriodicExportingMetricReader(metrics, export_interval_millis=settings.metric_interval_s * 1000)
-        meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        readers.append(PeriodicExportingMetricReader(metrics, export_interval_millis=settings.metric_interval_s * 1000))
+        abort.append(metrics.shutdown)
+    pulled = PullReader() if settings.pull and settings.metrics else None
+    if pulled is not None:
+        readers.append(pulled)
+    if readers:
+        meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         meter = meters.get_meter(SCOPE)
         close.append(meters.shutdown)
-        abort.append(metrics.shutdown)
-    return LiveTelemetry(tracer=tracer, meter=meter, outage=outage, instruments=instruments, close=close, abort=abort)
+    return LiveTelemetry(
+        tracer=tracer,
+        meter=meter,
+        outage=outage,
+        instruments=instruments,
+        close=close,
+        abort=abort,
+        pulled=pulled,
+    )

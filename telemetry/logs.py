@@ -12,7 +12,7 @@ import structlog
 from structlog.typing import Processor
 
 from telemetry.masking import masked, masked_text
-from telemetry.settings import LogSettings
+from telemetry.settings import Level, LogSettings
 from telemetry.spans import current
 
 # Our lines pass at the level from the settings, everyone else's from WARNING on: two trees of loggers.
@@ -66,7 +66,6 @@ def _own_logger(*name: Any) -> logging.Logger:
 def configure(settings: LogSettings | None = None) -> None:
     """Takes over the process's logging; called once, at the edge."""
     settings = settings or LogSettings()
-    level = logging.getLevelNamesMapping()[settings.level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -78,8 +77,13 @@ def configure(settings: LogSettings | None = None) -> None:
         _without_secrets,
     ]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        # The level is asked for with each line: loggers that were bound before it changed obey it as well.
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=_own_logger,
         cache_logger_on_first_use=False,
     )
@@ -98,9 +102,15 @@ def configure(settings: LogSettings | None = None) -> None:
     for old in [it for it in root.handlers if type(it) in (logging.StreamHandler, _Stderr)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(max(level, logging.WARNING))
-    logging.getLogger(OURS).setLevel(level)
+    set_level(settings.level)
     logging.captureWarnings(True)
+
+
+def set_level(name: Level) -> None:
+    """From the next line on, also of loggers that are in use."""
+    level = logging.getLevelNamesMapping()[name.upper()]
+    logging.getLogger().setLevel(max(level, logging.WARNING))
+    logging.getLogger(OURS).setLevel(level)
 
 
 def _renderer(settings: LogSettings) -> Processor:

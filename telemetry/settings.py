@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SERVICE_NAME = "lakehouse-ingest"
+Level = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True)
 class TelemetrySettings:
-    """Off unless asked for. Without an endpoint the OTEL_* variables decide, then the SDK's defaults."""
+    """Off unless asked for. Without an endpoint the OTEL_* variables decide, then the SDK's defaults.
+
+    `pull`: the metrics may be asked for by `Telemetry.scrape` as well, whatever the exporter does with them.
+    """
 
     traces: bool = False
     metrics: bool = False
@@ -19,11 +23,13 @@ class TelemetrySettings:
     service_name: str = SERVICE_NAME
     resource: Mapping[str, str] = field(default_factory=dict)
     metric_interval_s: float = 10
+    pull: bool = False
 
     def __post_init__(self) -> None:
         # Without a scheme the SDK guesses TLS, and a plain collector then looks dead.
-        if self.endpoint is not None and not self.endpoint.startswith(("http://", "https://")):
-            raise ValueError(f"telemetry endpoint {self.endpoint!r}: must begin with http:// or https://")
+        schemes = ("udp://",) if self.exporter == "statsd" else ("http://", "https://")
+        if self.endpoint is not None and not self.endpoint.startswith(schemes):
+            raise ValueError(f"telemetry endpoint {self.endpoint!r}: must begin with {' or '.join(schemes)}")
         if self.metric_interval_s <= 0:
             raise ValueError(f"telemetry metric_interval_s {self.metric_interval_s!r}: must be above 0")
 
@@ -36,5 +42,5 @@ class TelemetrySettings:
 class LogSettings:
     """`auto`: text on a terminal, json elsewhere."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Level = "info"
     format: Literal["auto", "json", "text"] = "auto"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from telemetry.instruments import INSTRUMENTS, Instrument
+from telemetry.serving import Answer
 from telemetry.settings import TelemetrySettings
 from telemetry.spans import NO_SPAN, Span
 
@@ -33,6 +34,10 @@ class Telemetry:
 
     def gauge(self, _instrument: str, /, value: float, **_attributes: object) -> None:
         pass
+
+    def scrape(self, _accept: str = "", /) -> Answer | None:
+        """All metrics as text for Prometheus; None where they can't be asked for."""
+        return None
 
     @property
     def dropped(self) -> Mapping[str, int]:

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from lakehouse_ingest.observing import Watch, watch
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
-from lakehouse_ingest.signals import stopping
+from lakehouse_ingest.signals import on_hangup, stopping
 from lakehouse_ingest.transforms import Transform
 
 
@@ -58,6 +58,9 @@ def opened(
     with ExitStack() as stack:
         watching = watch(settings)
         stack.callback(watching.close)
+        # From the beginning: Spark takes its time, and whoever waits for us sees that we are starting.
+        watching.board.expect(stream.known_as for stream in settings.streams)
+        stack.enter_context(watching.serving(settings.health))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
         uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
         scratch = Path(
@@ -98,8 +101,17 @@ def run(
     max_batches: int | None = None,
     accept_changes: bool = False,
     allow_code: bool = False,
+    reread: Callable[[], Settings] | None = None,
 ) -> None:
+    """`reread`: the same settings, from where they stand; at a SIGHUP the level of the log is taken from there."""
+    watches: list[Watch] = []  # before there is one, a SIGHUP does nothing
+
+    def again() -> None:
+        for watching in watches:
+            watching.again(settings, reread or (lambda: settings))
+
     with (
+        on_hangup(again),
         opened(
             settings,
             jars=jars,
@@ -111,6 +123,7 @@ def run(
         progress(running.watch, settings.name),
         stopping(running.stop),
     ):
+        watches.append(running.watch)
         # Handlers are set after the session: pyspark replaces that of SIGINT.
         for variable, setting in foreign().items():
             running.watch.log.warning("variable_not_read", variable=variable, ours=setting)

@@ -3,6 +3,7 @@
 from lakehouse_ingest.settings.models import (
     CatalogSettings,
     ColumnSettings,
+    HealthSettings,
     S3Settings,
     SecuritySettings,
     Settings,
@@ -18,6 +19,7 @@ __all__ = [
     "ANY_TOPIC",
     "CatalogSettings",
     "ColumnSettings",
+    "HealthSettings",
     "Layer",
     "Loaded",
     "Positions",

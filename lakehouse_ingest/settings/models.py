@@ -333,6 +333,11 @@ class StreamSettings(Model):
         (TableSettings(),), min_length=1, description="tried in order; a record that none takes is a dead letter"
     )
 
+    @property
+    def known_as(self) -> str:
+        """By people; not its name in the ledger."""
+        return self.name or self.topic_pattern or ",".join(self.topics)
+
     @model_validator(mode="after")
     def _says_which_topics(self) -> Self:
         if bool(self.topics) == bool(self.topic_pattern):
@@ -391,12 +396,36 @@ class TelemetrySettings(Model):
     metrics: bool = Field(default=False, description="counters and durations")
     exporter: str = Field(
         default="otlp_grpc",
-        description="where they go: otlp_grpc, otlp_http, console, or an entry point of telemetry.exporters",
+        description="where they go: otlp_grpc, otlp_http, console, prometheus, statsd, none, or an entry point of"
+        " telemetry.exporters; the last three carry metrics only, and none leaves them to `health`",
     )
     endpoint: str | None = Field(
-        examples=["http://localhost:4317"], default=None, description="absent: the standard OTEL_* variables decide"
+        examples=["http://localhost:4317"],
+        default=None,
+        description="absent: the standard OTEL_* variables decide; of statsd udp://localhost:8125, of prometheus where"
+        " to listen, http://localhost:9464",
     )
     headers: Mapping[str, Secret] = Field(default={}, description="of every request to the collector")
+
+
+class HealthSettings(Model):
+    port: int | None = Field(
+        examples=[8080],
+        default=None,
+        ge=0,
+        le=65_535,
+        description="where a page to look at, /live, /ready and, with `telemetry.metrics`, /metrics are served; absent:"
+        " nowhere; 0: at any port that is free, which the log names",
+    )
+    host: str = Field(
+        default="127.0.0.1", min_length=1, description="address to listen at; 0.0.0.0: for whoever reaches this machine"
+    )
+    fresh: Seconds = Field(
+        gt=0, default=120.0, description="not ready when a stream has shown no progress for so long; an idle one does"
+    )
+    stuck: Seconds = Field(
+        gt=0, default=900.0, description="not alive when a stream that should work has shown none for so long"
+    )
 
 
 class LogSettings(Model):
@@ -419,6 +448,7 @@ class Settings(Model):
     retry: RetrySettings = RetrySettings()
     spark: SparkSettings = SparkSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    health: HealthSettings = HealthSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

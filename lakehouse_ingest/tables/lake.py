@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,10 +31,11 @@ class Lake:
         pipeline: str,
         publish: str = "branch",
         refused: Refused = lambda _table, _attempt, _error: None,
+        settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
     ) -> None:
         with explained():
             try:
-                self._lake = catalog.connect(connection)
+                self._lake = catalog.connect(connection, settled)
             except catalog.Refused as refusal:
                 raise SettingsRefused(with_advice(refusal, URI)) from refusal
             except catalog.Unreachable as away:

@@ -27,6 +27,9 @@ class Place:
     uuid: str = ""
     schema: int = 0
     snapshots: int = 0
+    rows: int = 0  # of main, and the files that they are in
+    files: int = 0
+    size: int = 0
 
     @property
     def epoch(self) -> int:
@@ -55,6 +58,10 @@ def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
     summaries = [snapshot.summary for snapshot in state.ancestors()]
     mark = ledger.newest(summaries, pipeline)
     carried = ledger.carried(summaries)
+    newest = state.snapshots.get(state.main) if state.main is not None else None
+    rows, files, size = (
+        int(newest.summary.get(f"total-{what}", 0)) if newest else 0 for what in ("records", "data-files", "files-size")
+    )
     return Place(
         state.name,
         branch_of(pipeline, epoch),
@@ -66,6 +73,9 @@ def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
         uuid=state.uuid,
         schema=state.schema_id,
         snapshots=len(state.snapshots),
+        rows=rows,
+        files=files,
+        size=size,
     )
 
 

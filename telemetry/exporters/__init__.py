@@ -11,26 +11,38 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from telemetry.settings import TelemetrySettings
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
     from opentelemetry.sdk.trace.export import SpanExporter
 
 EXPORTERS = {
     "otlp_grpc": "telemetry.exporters.otlp_grpc:build",
     "otlp_http": "telemetry.exporters.otlp_http:build",
     "console": "telemetry.exporters.console:build",
+    "prometheus": "telemetry.exporters.prometheus:build",
+    "statsd": "telemetry.exporters.statsd:build",
+    "none": "telemetry.exporters.none:build",
 }
 
 GROUP = "telemetry.exporters"
 
 
 class Exporters(NamedTuple):
+    """`metrics` are pushed every few seconds; a `reader` collects them by itself."""
+
     spans: "SpanExporter | None"
     metrics: "MetricExporter | None"
+    reader: "MetricReader | None" = None
 
 
 def build(settings: TelemetrySettings) -> Exporters:
     """Only what is switched on. Nothing connects before the first export."""
     return _builder(settings.exporter)(settings)
+
+
+def refuse_traces(settings: TelemetrySettings) -> None:
+    """For an exporter that carries metrics alone: what is asked for must not be dropped in silence."""
+    if settings.traces:
+        raise ValueError(f"telemetry exporter {settings.exporter!r}: carries metrics only, so traces can't be on")
 
 
 def _builder(name: str) -> "Callable[[TelemetrySettings], Exporters]":

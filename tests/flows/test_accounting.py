@@ -15,7 +15,7 @@ from lakehouse_ingest.records import FAULT, RECORD, Range, Reason, TopicPartitio
 from tests.flows.conftest import FEW
 
 ROWS = (
-    f"{RECORD} struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>,"
+    f"{RECORD} struct<topic: string, partition: int, offset: bigint, timestamp: timestamp, value: binary>,"
     f"{FAULT} struct<reason: string, detail: string, stage: string>"
 )
 NOON = dt.datetime(2024, 5, 6, 12, tzinfo=dt.UTC)
@@ -32,11 +32,16 @@ class Made:
     second: int
     reason: str | None
 
+    @property
+    def value(self) -> bytes | None:
+        """A compacted topic's tombstones have none."""
+        return None if self.second % 7 == 0 else b"\xff\x00" * (self.second % 100)
+
 
 def frame(spark: SparkSession, records: list[Made], slices: int = 3) -> DataFrame:
     rows = [
         (
-            (*each.at, each.offset, NOON + dt.timedelta(seconds=each.second)),
+            (*each.at, each.offset, NOON + dt.timedelta(seconds=each.second), each.value),
             each.reason and (each.reason, "detail", "stage"),
         )
         for each in records
@@ -71,7 +76,9 @@ def expected(records: list[Made]) -> dict[TopicPartition, dict[str, int]]:
 
 
 def counts_of(rows: DataFrame, batch: Range) -> tuple[Tally, int]:
-    observed, tally = counted(rows, batch, by_fault())
+    # Any time will do for the event time.
+    event_time = F.when(F.col(FAULT).isNull(), F.col(RECORD)["timestamp"])
+    observed, tally = counted(rows, batch, by_fault(), event_time)
     landed = observed.where(F.col(FAULT).isNull()).drop(RECORD, FAULT).withColumn("one", F.lit(1)).collect()
     return tally(), len(landed)
 
@@ -89,6 +96,9 @@ def test_counts_are_exact(spark: SparkSession, drawn: tuple[Range, dict[TopicPar
     ms = NOON.timestamp() * 1000
     assert found.oldest_ms == (ms + min(seconds) * 1000 if seconds else None)
     assert found.newest_ms == (ms + max(seconds) * 1000 if seconds else None)
+    assert found.bytes == sum(len(each.value or b"") for each in records)
+    sound = [each.second for each in records if not each.reason]
+    assert found.event_ms == (ms + max(sound) * 1000 if sound else None)
 
 
 @FEW
@@ -163,10 +173,10 @@ def test_what_spark_finds_to_be_nothing_is_counted_as_nothing(spark: SparkSessio
 
 
 def test_tallies_of_several_tables_make_one() -> None:
-    one = Tally({("t", 0): {LANDED: 3}}, 5, 9)
-    two = Tally({("t", 0): {LANDED: 1, Reason.EMPTY: 2}, ("t", 1): {FILTERED: 4}}, 2, 7)
+    one = Tally({("t", 0): {LANDED: 3}}, 5, 9, 30, 4)
+    two = Tally({("t", 0): {LANDED: 1, Reason.EMPTY: 2}, ("t", 1): {FILTERED: 4}}, 2, 7, 12, 6)
     assert Tally.sum([one, two, Tally()]) == Tally(
-        {("t", 0): {LANDED: 4, Reason.EMPTY: 2}, ("t", 1): {FILTERED: 4}}, 2, 9
+        {("t", 0): {LANDED: 4, Reason.EMPTY: 2}, ("t", 1): {FILTERED: 4}}, 2, 9, 42, 6
     )
     assert Tally.sum([]) == Tally()
 

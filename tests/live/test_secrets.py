@@ -9,6 +9,7 @@ import os
 import secrets
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
@@ -169,6 +170,7 @@ def plants(doors: Locked, collector: str, ui: int) -> Plants:
         "streams": f'[{{transform: "{__name__}:look"}}]',
         "telemetry": json.dumps({"traces": True, "metrics": True, "exporter": "otlp_http", "endpoint": collector}),
         "log.level": "debug",
+        "health.port": "0",
     }
     shown = {"spark.options": {"spark.ui.enabled": "true", "spark.ui.port": str(ui)}}
     mappings = {name: json.dumps({**values, **shown.get(name, {})}) for name, values in by_key.items()}
@@ -250,6 +252,8 @@ def search_what_runs(search: Search, running: Running, scratch: Path, ui: int) -
     for pid in [running.pid, *running.family()]:
         search.text(f"the arguments of process {pid}", Path(f"/proc/{pid}/cmdline").read_text())
     search.files("the scratch folder", scratch)
+    for address in ("/", "/live", "/ready", "/status.json", "/metrics"):
+        search.text(address, page_of_health(running.wait_for("health_serves")["url"] + address))
     site = f"http://{LOOPBACK}:{ui}"
     (application,) = json.loads(page(f"{site}/api/v1/applications"))
     api = f"{site}/api/v1/applications/{application['id']}"
@@ -262,6 +266,13 @@ def search_what_runs(search: Search, running: Running, scratch: Path, ui: int) -
         *(f"{api}/{it}" for it in pages),
     ]:
         search.text(address, page(address))
+
+
+def page_of_health(address: str) -> str:
+    try:
+        return page(address)
+    except urllib.error.HTTPError as refused:  # not ready, and why
+        return refused.read().decode()
 
 
 def page(address: str) -> str:

@@ -1,5 +1,6 @@
 """Each event leaves a log line and its metrics, and both say the same."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,14 @@ LOST = ConnectionError("catalog gone")
 CASES: list[tuple[str, str, Callable[[Events], None], tuple[str, float, dict[str, Any]]]] = [
     (
         "batch_failed",
-        "error",
+        "debug",
         lambda on: on.batch_failed(stream="s", batch=1, error=LOST),
         ("lakehouse.batches", 1, {"outcome": "failed", "stream": "s"}),
     ),
     (
-        "batch_failed",
-        "error",
-        lambda on: on.batch_failed(stream="s", batch=1, error=LOST),
+        "retrying",
+        "warning",
+        lambda on: on.retrying(stream="s", attempt=2, wait_s=4, error=LOST),
         ("lakehouse.errors", 1, {"error.type": "ConnectionError"}),
     ),
     (
@@ -36,6 +37,12 @@ CASES: list[tuple[str, str, Callable[[Events], None], tuple[str, float, dict[str
         "warning",
         lambda on: on.commit_retried(table="t", attempt=1, error=LOST),
         ("lakehouse.commit.retries", 1, {"table": "t"}),
+    ),
+    (
+        "commit_reconciled",
+        "info",
+        lambda on: on.commit_reconciled(table="t"),
+        ("lakehouse.commit.reconciled", 1, {"table": "t"}),
     ),
     (
         "superseded",
@@ -83,6 +90,9 @@ def test_a_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:
             landed={"a": 5, "b": 4},
             dead={"broken_json": 3},
             files={"a": 1, "b": 2},
+            written={"a": 100, "b": 250},
+            size=999,
+            event_age_s=-3.5,
             trimmed=2,
             filtered=1,
             freshness_s=6.25,
@@ -97,6 +107,10 @@ def test_a_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:
         assert seen.total("lakehouse.files") == 3
         assert seen.total("lakehouse.batches", outcome="landed") == 1
         assert seen.total("lakehouse.freshness") == 6.25
+        assert seen.total("lakehouse.written", table="b") == 250
+        assert seen.total("lakehouse.received") == 999
+        assert seen.total("lakehouse.event.age") == -3.5
+        assert abs(seen.total("lakehouse.landed.timestamp") - time.time()) < 60
 
 
 def test_a_batch_without_a_bad_record_is_no_warning() -> None:

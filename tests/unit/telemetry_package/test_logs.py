@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
-from telemetry import LogSettings, Telemetry, TelemetrySettings, configure_logs, mask, masked_text, start
+from telemetry import LogSettings, Telemetry, TelemetrySettings, configure_logs, mask, masked_text, set_level, start
 from telemetry.masking import REGISTRY, masked
+from telemetry.settings import Level
 from telemetry.testing import recorded
 
 SECRET = 'pl4nted"se\\cret/with spaces'
@@ -67,6 +68,26 @@ def test_the_level_holds_for_ours_and_theirs(capsys: pytest.CaptureFixture[str])
     structlog.get_logger().warning("ours")
     logging.getLogger("pyiceberg").warning("theirs")
     assert _lines(capsys) == []
+
+
+def test_the_level_can_change_while_loggers_are_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs()
+    bound = structlog.get_logger("pipeline").bind(pipeline="plant-7")
+    levels: list[Level] = ["info", "debug", "error", "warning"]
+    for level in levels:
+        set_level(level)
+        bound.debug("fine")
+        bound.warning("coarse")
+        logging.getLogger("pyiceberg").warning("theirs")
+    assert [line["event"] for line in _lines(capsys)] == [
+        "coarse",
+        "theirs",
+        "fine",
+        "coarse",
+        "theirs",
+        "coarse",
+        "theirs",
+    ]
 
 
 def test_python_warnings_are_lines_too(capsys: pytest.CaptureFixture[str]) -> None:

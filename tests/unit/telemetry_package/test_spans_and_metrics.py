@@ -124,6 +124,8 @@ def test_what_is_not_in_the_catalogue_is_refused(how: str) -> None:
             telemetry.count("lakehouse.bathces")
         with pytest.raises(UnknownInstrument, match="no attribute 'topic'"):
             telemetry.count("lakehouse.batches", topic="sensors")
+        with pytest.raises(UnknownInstrument, match="no outcome 'lande', only: landed, failed"):
+            telemetry.count("lakehouse.batches", outcome="lande")
         with pytest.raises(UnknownInstrument, match="is a histogram, used as a counter"):
             telemetry.count("lakehouse.batch.duration")
         with pytest.raises(UnknownInstrument, match="is a counter, used as a histogram"):
@@ -136,9 +138,11 @@ def test_every_instrument_can_be_used_with_all_of_its_attributes() -> None:
     with recorded() as seen:
         for name, instrument in INSTRUMENTS.items():
             assert name == instrument.name
-            attributes = dict.fromkeys(instrument.attributes, "x")
+            attributes = {each: instrument.values.get(each, ("x",))[0] for each in instrument.attributes}
             if instrument.kind == "counter":
                 seen.telemetry.count(name, 1, **attributes)
+            elif instrument.kind == "gauge":
+                seen.telemetry.gauge(name, 1, **attributes)
             else:
                 seen.telemetry.record(name, 1, **attributes)
             if name != "lakehouse.telemetry.dropped":  # the SDK asks for this one
@@ -207,7 +211,9 @@ def test_another_package_offers_an_exporter_by_an_entry_point(monkeypatch: pytes
     offered = EntryPoint("beside", "telemetry.exporters.console:build", exporters.GROUP)
     monkeypatch.setattr(exporters, "entry_points", lambda **_: [offered])
     assert start(TelemetrySettings(traces=True, exporter="beside")).shutdown(5)
-    with pytest.raises(ValueError, match="'others': known are otlp_grpc, otlp_http, console, beside"):
+    with pytest.raises(
+        ValueError, match="'others': known are otlp_grpc, otlp_http, console, prometheus, statsd, none, beside"
+    ):
         start(TelemetrySettings(traces=True, exporter="others"))
 
 

@@ -1,0 +1,53 @@
+"""A port of its own that Prometheus pulls from, at /metrics: nothing is sent, so nobody can be slow or dead."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from telemetry.exporters import Exporters, refuse_traces
+from telemetry.exposition import accepted, text
+from telemetry.serving import Answer, Pages
+from telemetry.settings import TelemetrySettings
+
+HOST, PORT = "localhost", 9464  # by OpenTelemetry's rules
+
+
+class PullReader(InMemoryMetricReader):
+    """Collects when it is asked."""
+
+    def scrape(self, accept: str) -> Answer:
+        kind = accepted(accept)
+        return Answer(text(self.get_metrics_data(), kind).encode(), kind)
+
+
+class ServingReader(PullReader):
+    """The same, with the port; it listens before anything is measured."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__()
+        self._pages = Pages(host, port, {"/metrics": self._page})
+        self.url = f"{self._pages.start().url}/metrics"
+
+    def _page(self, headers: Mapping[str, str]) -> Answer:
+        return self.scrape(headers.get("accept", ""))
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._pages.close()
+        super().shutdown(timeout_millis, **kwargs)
+
+
+def build(settings: TelemetrySettings) -> Exporters:
+    refuse_traces(settings)
+    where = urlsplit(settings.endpoint or "")
+    host = where.hostname or os.environ.get("OTEL_EXPORTER_PROMETHEUS_HOST") or HOST
+    if not settings.metrics:
+        return Exporters(spans=None, metrics=None)
+    try:
+        port = where.port if where.port is not None else int(os.environ.get("OTEL_EXPORTER_PROMETHEUS_PORT") or PORT)
+        return Exporters(spans=None, metrics=None, reader=ServingReader(host, port))
+    except (OSError, OverflowError, ValueError) as failure:
+        said = failure.strerror if isinstance(failure, OSError) else failure
+        raise ValueError(f"telemetry exporter 'prometheus': can't listen at {host}: {said}") from failure

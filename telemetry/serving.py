@@ -1,0 +1,177 @@
+"""A few pages over HTTP for whoever watches this process; nobody can hang it, and nobody can swamp it.
+
+A connection has a thread of its own, and there are few of them: when all are taken, the oldest is cut off for the
+newest. One that says or takes nothing for a while is cut off as well.
+"""
+
+import json
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from threading import Lock, Thread
+from typing import Any, Self
+
+AT_ONCE = 8  # connections
+SILENCE_S = 5.0  # of one of them, in either direction
+LOOK_S = 0.2  # how soon the end is noticed
+JSON = "application/json; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class Answer:
+    body: bytes
+    kind: str = JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Page = Callable[[Mapping[str, str]], Answer]
+"""From a request's headers, their names in lower case."""
+
+
+def as_json(value: object, status: int = 200) -> Answer:
+    return Answer(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n", JSON, status)
+
+
+class Pages:
+    """Listens from the beginning on: an address that is taken is an OSError here."""
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
+        family, address = _resolved(host, port)
+        self._server = _Server(family, address, dict(pages))
+        self._thread = Thread(target=self._server.serve_forever, args=(LOOK_S,), name="pages", daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        host = str(self._server.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+        self._server.cut_all()
+
+
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return family, address
+
+
+class _Server(ThreadingMixIn, TCPServer):
+    # Not http.server's own: it asks the network what the host is called, and may wait for that.
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 32
+
+    def __init__(self, family: socket.AddressFamily, address: tuple[Any, ...], pages: dict[str, Page]) -> None:
+        self.address_family = family
+        self.pages = pages
+        self._open: dict[socket.socket, None] = {}  # in the order in which they came
+        self._alive = 0
+        self._lock = Lock()
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            oldest = next(iter(self._open)) if len(self._open) >= AT_ONCE else None
+            if oldest is not None:
+                del self._open[oldest]
+                _cut(oldest)
+            # Those that were cut off end at once, unless a page of ours hangs.
+            full = self._alive >= 2 * AT_ONCE
+            if not full:
+                self._open[request] = None
+                self._alive += 1
+        if full:
+            super().shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._alive -= 1
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def cut_all(self) -> None:
+        with self._lock:
+            for each in self._open:
+                _cut(each)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away in the middle is nothing to be told of."""
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has ended by itself
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = SILENCE_S
+    server_version, sys_version = "lakehouse-ingest", ""
+    error_message_format = '{"error": "%(code)d %(message)s"}\n'
+    error_content_type = JSON
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        page = self.server.pages.get(path)
+        if page is None:
+            self._send(as_json({"error": "no such page", "pages": sorted(self.server.pages)}, 404))
+            return
+        try:
+            answer = page({name.lower(): value for name, value in self.headers.items()})
+        except Exception as failure:  # noqa: BLE001 - whoever asks is told that there is no answer, not why
+            answer = as_json({"error": f"this page can't be made: {type(failure).__name__}"}, 500)
+        self._send(answer)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_POST(self) -> None:
+        refusal = as_json({"error": "only GET and HEAD"}, 405)
+        self._send(replace(refusal, headers={"Allow": "GET, HEAD"}))
+
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def do_DELETE(self) -> None:
+        self.do_POST()
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        headers = {
+            "Content-Type": answer.kind,
+            "Content-Length": str(len(answer.body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **answer.headers,
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def log_message(self, *_: Any) -> None:
+        """Whoever polls each second is no news."""

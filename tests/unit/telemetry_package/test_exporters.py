@@ -1,0 +1,207 @@
+"""Prometheus pulls and statsd is pushed to, over real sockets; whoever is slow or dead there slows nobody here."""
+
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from structlog.testing import capture_logs
+
+from telemetry import Telemetry, TelemetrySettings, start
+from telemetry.exporters.statsd import LONGEST, datagrams
+from telemetry.serving import AT_ONCE
+from tests.services.openmetrics import read
+
+AT = {"pipeline": "plant-7", "stream": "sensors"}
+QUICK_S = 2.0
+
+
+def _free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _record(telemetry: Telemetry, times: int = 1) -> None:
+    for _ in range(times):
+        telemetry.count("lakehouse.records", 500, table="a|b:c,d#e f", outcome="landed", **AT)
+        telemetry.record("lakehouse.batch.duration", 0.5, **AT)
+        telemetry.record("lakehouse.batch.duration", 1.5, **AT)
+        telemetry.gauge("lakehouse.lag.time", 2.25, **AT)
+
+
+# -- Prometheus -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def port() -> int:
+    return _free_port()
+
+
+@pytest.fixture
+def prometheus(port: int) -> Iterator[Telemetry]:
+    endpoint = f"http://127.0.0.1:{port}"
+    telemetry = start(TelemetrySettings(metrics=True, exporter="prometheus", endpoint=endpoint))
+    yield telemetry
+    telemetry.shutdown(5)
+
+
+def _pull(port: int) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        found = read(answer.read().decode(), opened=False)
+    return found["lakehouse_records_total"].value(lakehouse_outcome="landed")
+
+
+def test_prometheus_pulls_what_has_been_counted(prometheus: Telemetry, port: int) -> None:
+    _record(prometheus)
+    assert _pull(port) == 500
+    _record(prometheus, 2)
+    assert _pull(port) == 1500
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(port: int) -> None:
+    with closing(socket.create_server(("127.0.0.1", port))), pytest.raises(ValueError, match="can't listen at 127"):
+        start(TelemetrySettings(metrics=True, exporter="prometheus", endpoint=f"http://127.0.0.1:{port}"))
+
+
+def test_its_port_is_free_again_afterwards(port: int) -> None:
+    for _ in range(2):
+        endpoint = f"http://127.0.0.1:{port}"
+        assert start(TelemetrySettings(metrics=True, exporter="prometheus", endpoint=endpoint)).shutdown(5)
+
+
+def test_the_port_of_the_standard_environment_is_used_where_ours_is_silent(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_HOST", "127.0.0.1")
+    monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", str(port))
+    telemetry = start(TelemetrySettings(metrics=True, exporter="prometheus"))
+    _record(telemetry)
+    assert _pull(port) == 500
+    telemetry.shutdown(5)
+
+
+def test_scrapers_that_never_take_their_answer_slow_nobody(prometheus: Telemetry, port: int) -> None:
+    """More of them than there are threads: what is recorded meanwhile waits for none, and another scraper is served."""
+    stalled = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * AT_ONCE)]
+    for each in stalled[::2]:
+        each.sendall(b"GET /metrics HTTP/1.1\r\n")  # and never the rest
+    began = time.monotonic()
+    _record(prometheus, 1000)
+    assert time.monotonic() - began < QUICK_S
+    assert _pull(port) == 500_000
+    assert time.monotonic() - began < 2 * QUICK_S
+    assert threading.active_count() < 3 * AT_ONCE
+    for each in stalled:
+        each.close()
+
+
+# -- statsd -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def receiver() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        found.settimeout(10)
+        yield found
+
+
+def _statsd(port: int, interval_s: float = 60) -> Telemetry:
+    endpoint = f"udp://127.0.0.1:{port}"
+    return start(TelemetrySettings(metrics=True, exporter="statsd", endpoint=endpoint, metric_interval_s=interval_s))
+
+
+def _received(receiver: socket.socket) -> list[str]:
+    lines: list[str] = []
+    receiver.settimeout(10)
+    while True:
+        try:
+            datagram = receiver.recv(65_536)
+        except TimeoutError:
+            return lines
+        assert len(datagram) <= LONGEST
+        lines += datagram.decode().split("\n")
+        receiver.settimeout(0.3)
+
+
+def test_statsd_gets_counters_gauges_and_what_is_left_of_a_histogram(receiver: socket.socket) -> None:
+    telemetry = _statsd(receiver.getsockname()[1])
+    _record(telemetry, 3)
+    assert telemetry.shutdown(5)
+    tags = "|#lakehouse.pipeline:plant-7,lakehouse.stream:sensors"
+    outcome, table = "lakehouse.outcome:landed", "lakehouse.table:a_b_c_d_e_f"
+    assert set(_received(receiver)) == {
+        f"lakehouse.records:1500|c|#{outcome},{tags.removeprefix('|#')},{table}",
+        f"lakehouse.batch.duration.count:6|c{tags}",
+        f"lakehouse.batch.duration.sum:6.0|c{tags}",
+        f"lakehouse.batch.duration.min:0.5|g{tags}",
+        f"lakehouse.batch.duration.max:1.5|g{tags}",
+        f"lakehouse.lag.time:2.25|g{tags}",
+    }
+
+
+def test_statsd_counts_what_has_been_added_since(receiver: socket.socket) -> None:
+    telemetry = _statsd(receiver.getsockname()[1], interval_s=0.1)
+    for _ in range(3):
+        _record(telemetry)
+        seen, until = 0, time.monotonic() + 10
+        while seen < 500 and time.monotonic() < until:
+            lines = receiver.recv(65_536).decode().split("\n")
+            seen += sum(int(line.split(":")[1].split("|")[0]) for line in lines if ".records:" in line)
+        assert seen == 500
+    telemetry.shutdown(5)
+
+
+def test_a_dead_statsd_costs_one_warning_and_is_counted() -> None:
+    with capture_logs() as lines:
+        telemetry = _statsd(_free_port(socket.SOCK_DGRAM), interval_s=0.05)
+        began = time.monotonic()
+        while telemetry.dropped.get("metrics", 0) < 3 and time.monotonic() - began < 10:
+            before = time.monotonic()
+            _record(telemetry, 100)
+            assert time.monotonic() - before < 0.5
+            time.sleep(0.05)
+        began = time.monotonic()
+        telemetry.shutdown(2)
+        assert time.monotonic() - began < 3
+    assert telemetry.dropped["metrics"] >= 3
+    (line,) = [each for each in lines if each["event"] == "telemetry_not_delivered"]
+    assert line["log_level"] == "warning"
+    assert "refused" in line["reason"].lower()
+
+
+def test_a_receiver_that_never_reads_slows_nobody(receiver: socket.socket) -> None:
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    telemetry = _statsd(receiver.getsockname()[1], interval_s=0.01)
+    began = time.monotonic()
+    _record(telemetry, 2000)
+    assert time.monotonic() - began < QUICK_S
+    began = time.monotonic()
+    telemetry.shutdown(2)
+    assert time.monotonic() - began < 3
+
+
+def test_datagrams_hold_whole_lines_and_fit() -> None:
+    lines = [f"metric.{number}:{'1' * (number % 50)}|c".encode() for number in range(500)]
+    packed = list(datagrams(lines))
+    assert b"\n".join(packed).split(b"\n") == lines
+    assert 10 < len(packed) < 30
+    assert max(map(len, packed)) <= LONGEST
+
+
+# -- what they can't do -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exporter", ["prometheus", "statsd", "none"])
+def test_traces_are_refused_where_they_would_get_lost(exporter: str) -> None:
+    with pytest.raises(ValueError, match=f"{exporter}.*carries metrics only"):
+        start(TelemetrySettings(traces=True, metrics=True, exporter=exporter))
+
+
+def test_statsd_wants_an_address_of_its_own_kind() -> None:
+    with pytest.raises(ValueError, match="must begin with udp://"):
+        TelemetrySettings(exporter="statsd", endpoint="http://127.0.0.1:8125")

@@ -1,0 +1,244 @@
+"""Ready and alive: what is told of the streams, and how long ago, and nothing else, makes the verdict."""
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
+from lakehouse_ingest.health import Board, State
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.settings import HealthSettings
+from telemetry import OFF, TelemetrySettings, mask, start
+from telemetry.masking import REGISTRY
+from telemetry.testing import Checked
+from tests.services.openmetrics import read
+
+FRESH, STUCK = 60.0, 600.0
+SECRET = "pl4nted-in-an-error"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def board(clock: Clock) -> Board:
+    return Board(clock)
+
+
+def _reasons(board: Board) -> tuple[str, ...]:
+    verdict = board.ready(FRESH)
+    assert verdict.good == (not verdict.reasons)
+    return verdict.reasons
+
+
+def test_nothing_is_ready_before_all_streams_run(board: Board) -> None:
+    assert _reasons(board) == ("no stream yet",)
+    board.expect(["a", "b"])
+    assert _reasons(board) == ("a: starting", "b: starting")
+    board.tell("a", State.RUNNING)
+    assert _reasons(board) == ("b: starting",)
+    board.tell("b", State.RUNNING)
+    assert _reasons(board) == ()
+    assert board.live(STUCK).good
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "ready"),
+    [
+        (State.WAITING, "TryAgain: the broker is away", "a: waiting: TryAgain: the broker is away"),
+        (State.FAILED, "Superseded: by epoch 7", "a: failed: Superseded: by epoch 7"),
+        (State.STOPPING, "", "a: stopping"),
+        (State.STARTING, "no topic matches x yet", "a: starting: no topic matches x yet"),
+    ],
+)
+def test_a_stream_whose_query_does_not_run_says_why(board: Board, state: State, reason: str, ready: str) -> None:
+    board.tell("a", State.RUNNING)
+    board.tell("a", state, reason)
+    assert _reasons(board) == (ready,)
+    assert board.live(STUCK).good
+
+
+def test_what_has_done_all_that_was_asked_of_it_keeps_nobody_waiting(board: Board) -> None:
+    board.tell("a", State.RUNNING)
+    board.tell("b", State.ENDED)
+    assert _reasons(board) == ()
+
+
+def test_progress_grows_old(board: Board, clock: Clock) -> None:
+    board.tell("a", State.RUNNING)
+    board.batch_began("a", 7)
+    clock.now += FRESH + 5
+    assert _reasons(board) == ("a: batch 7 is under way, without progress for 65 s",)
+    board.moved("a")  # a stage of it has ended
+    assert _reasons(board) == ()
+    clock.now += FRESH
+    board.batch_ended("a", landed=True)
+    assert _reasons(board) == ()
+    clock.now += FRESH + 1
+    assert _reasons(board) == ("a: running, without progress for 61 s",)
+    board.moved("a")  # an idle trigger
+    assert _reasons(board) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "alive"),
+    [
+        (State.STARTING, False),
+        (State.RUNNING, False),
+        (State.STOPPING, False),
+        (State.WAITING, True),
+        (State.ENDED, True),
+        (State.FAILED, True),
+    ],
+)
+def test_who_should_work_and_shows_nothing_for_long_is_not_alive(
+    board: Board, clock: Clock, state: State, *, alive: bool
+) -> None:
+    board.tell("a", state)
+    clock.now += STUCK
+    assert board.live(STUCK).good
+    clock.now += 1
+    assert board.live(STUCK).good is alive
+
+
+def test_what_is_told_of_a_stream_that_nobody_expects_is_no_trouble(board: Board) -> None:
+    board.moved("x")
+    board.batch_began("x", 1)
+    board.batch_ended("x", landed=True)
+    assert board.shown() == {}
+    assert board.live(STUCK).good
+
+
+def test_for_machines_it_says_where_each_stream_stands(board: Board, clock: Clock) -> None:
+    board.tell("a", State.RUNNING)
+    board.batch_began("a", 0)
+    board.batch_ended("a", landed=True)
+    board.batch_began("a", 1)
+    board.batch_ended("a", landed=False)
+    board.batch_began("a", 2)
+    clock.now += 2
+    shown = dict(board.shown()["a"])
+    assert shown.pop("last_landing")
+    assert shown == {
+        "state": "running",
+        "for_s": 2.0,
+        "moved_s_ago": 2.0,
+        "batches": 1,
+        "batch_under_way": 2,
+    }
+
+
+# -- as it is fed, and served -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch("plant-7", Checked())
+
+
+@pytest.fixture
+def _no_secrets() -> Iterator[None]:
+    yield
+    REGISTRY.clear()
+
+
+def _get(url: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
+def test_a_batch_and_its_stages_are_signs_of_life(watch: Watch) -> None:
+    watch.tell("s", State.RUNNING)
+    with watch.batch("s", 3, "one pass"):
+        assert watch.board.shown()["s"]["batch_under_way"] == 3
+        with watch.stage("write", "s", table="t"):
+            pass
+        with watch.commit("t", "s"):
+            pass
+    assert watch.board.shown()["s"]["batches"] == 1
+    with pytest.raises(TryAgain), watch.batch("s", 4, "one pass"):
+        raise TryAgain("gone")
+    assert (watch.board.shown()["s"]["batches"], watch.board.shown()["s"]["batch_under_way"]) == (1, None)
+
+
+@pytest.mark.usefixtures("_no_secrets")
+def test_its_pages_answer_with_a_status_and_the_reasons(watch: Watch) -> None:
+    mask(SECRET)
+    watch.board.expect(["s"])
+    with watch.serving(HealthSettings(port=0, fresh=FRESH, stuck=STUCK)) as url:
+        assert url
+        assert _get(f"{url}/live") == (200, {"live": True, "reasons": []})
+        status, said = _get(f"{url}/ready")
+        assert (status, said["ready"], said["reasons"], said["pipeline"]) == (503, False, ["s: starting"], "plant-7")
+        with watch.stream("s"):
+            watch.tell("s", State.RUNNING)
+            status, said = _get(f"{url}/ready")
+            assert (status, said["reasons"], said["streams"]["s"]["state"]) == (200, [], "running")
+            watch.tell("s", State.WAITING, TryAgain(f"no answer with {SECRET},\n" + "x" * 500))
+            status, said = _get(f"{url}/ready")
+            assert status == 503
+            (reason,) = said["reasons"]
+            assert reason.startswith("s: waiting: TryAgain: no answer with ***, xxx")
+            assert len(reason) < LONGEST + 20
+        assert _get(f"{url}/ready")[1]["streams"]["s"]["state"] == "ended"
+    with pytest.raises(urllib.error.URLError):
+        _get(f"{url}/live")
+
+
+def test_a_stream_that_ends_with_an_error_has_failed(watch: Watch) -> None:
+    with pytest.raises(TryAgain), watch.stream("s"):
+        raise TryAgain("given up")
+    assert watch.board.ready(FRESH).reasons == ("s: failed: TryAgain: given up",)
+
+
+def test_without_metrics_its_page_says_what_to_set() -> None:
+    watch = Watch("plant-7", OFF)
+    with watch.serving(HealthSettings(port=0)) as url:
+        assert _get(f"{url}/metrics") == (404, {"error": "there are none to show: set `telemetry.metrics`"})
+
+
+def test_with_metrics_it_shows_them() -> None:
+    sink = start(TelemetrySettings(metrics=True, exporter="none", pull=True))
+    watch = Watch("plant-7", sink)
+    with watch.serving(HealthSettings(port=0)) as url:
+        watch.tell("s", State.RUNNING)
+        asked = urllib.request.Request(f"{url}/metrics", headers={"Accept": "application/openmetrics-text"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            found = read(answer.read().decode())
+    watch.close()
+    assert found["lakehouse_running"].value(lakehouse_stream="s", lakehouse_pipeline="plant-7") == 1
+
+
+def test_without_a_port_nothing_is_served(watch: Watch) -> None:
+    with watch.serving(HealthSettings()) as url:
+        assert url is None
+    assert not Watch("p", OFF).looked_at
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "no.such.host.invalid", "ä" * 300])
+def test_an_address_that_can_not_be_had_is_one_sentence(watch: Watch, host: str) -> None:
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as taken,
+        pytest.raises(SettingsRefused, match=r"choose another `health\.port` or `health\.host`") as refusal,
+        watch.serving(HealthSettings(host=host, port=taken.getsockname()[1])),
+    ):
+        pass
+    assert len(str(refusal.value)) <= LONGEST

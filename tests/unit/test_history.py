@@ -1,0 +1,230 @@
+"""What the status page shows: the last hour and no more, as it was told, and drawn without anything from outside."""
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakehouse_ingest
+from lakehouse_ingest.health import State
+from lakehouse_ingest.history import BATCHES, LONGEST, MINUTES, PROBLEMS, TABLES, History
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.settings import HealthSettings
+from telemetry import OFF, mask
+from telemetry.masking import REGISTRY
+
+PAGE = Path(lakehouse_ingest.__file__).with_name("status.html")
+SECRET = "pl4nted-in-a-line"
+LANDED: dict[str, Any] = {
+    "stream": "s",
+    "batch": 1,
+    "received": 12,
+    "landed": {"a": 5, "b": 4},
+    "dead": {"broken_json": 2},
+    "filtered": 1,
+    "duration_s": 0.5,
+    "freshness_s": 2.0,
+}
+
+
+class Clock:
+    now = 6_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def history(clock: Clock) -> History:
+    return History(clock)
+
+
+def test_batches_add_up_by_the_minute(history: History, clock: Clock) -> None:
+    history.heard("warning", "batch_landed", LANDED)
+    history.heard("info", "batch_landed", {**LANDED, "freshness_s": 1.0})
+    history.lag("s", 70, 3.21)
+    clock.now += 60
+    history.heard("info", "batch_landed", LANDED)
+    told = history.told()["streams"]["s"]
+    assert [(each["landed"], each["dead"], each["freshness_s"], each["lag"]) for each in told["minutes"]] == [
+        (18, 4, 2.0, 70),
+        (9, 2, 2.0, None),
+    ]
+    assert (told["lag"], told["lag_s"], told["dead"]) == (70, 3.2, {"broken_json": 6})
+    outcomes = told["outcomes"]
+    assert outcomes["received"] == sum(count for name, count in outcomes.items() if name != "received")
+
+
+def test_an_hour_is_kept_and_no_more(history: History, clock: Clock) -> None:
+    for _ in range(3 * MINUTES):
+        history.heard("info", "batch_landed", LANDED)
+        clock.now += 60
+    minutes = history.told()["streams"]["s"]["minutes"]
+    assert len(minutes) == MINUTES
+    clock.now += 1800
+    history.lag("s", 0, 0)
+    minutes = history.told()["streams"]["s"]["minutes"]
+    assert minutes[0]["at"] > clock.now - 3600 - 60
+
+
+def test_whatever_happens_it_stays_small(history: History) -> None:
+    for number in range(2_000):
+        history.heard("info", "batch_landed", {**LANDED, "batch": number})
+        history.heard("error", "stream_failed", {"stream": "s", "error": "x" * 10_000})
+        history.table(f"t{number}", 1, 1, 1, 1)
+    told = history.told()
+    assert (len(told["batches"]), len(told["problems"]), len(told["tables"])) == (BATCHES, PROBLEMS, TABLES)
+    assert told["batches"][-1]["batch"] == 1_999
+    assert told["tables"][0]["name"] == "t1999"
+    assert max(len(each["what"]) for each in told["problems"]) == LONGEST
+
+
+def test_a_batch_with_dead_letters_is_no_problem_but_a_retry_is(history: History) -> None:
+    history.heard("warning", "batch_landed", LANDED)
+    history.heard("info", "schema_changed", {"table": "t", "changes": ["a", "b"]})
+    history.heard("warning", "retrying", {"stream": "s", "error": "TryAgain: away"})
+    history.table("t", 5, 4, 3, 2)
+    (problem,) = history.told()["problems"]
+    assert (problem["event"], problem["where"], problem["what"]) == ("retrying", "s", "TryAgain: away")
+    (table,) = history.told()["tables"]
+    assert (table["rows"], table["files"], table["bytes"], table["snapshots"], table["schema_changes"]) == (
+        5,
+        4,
+        3,
+        2,
+        2,
+    )
+
+
+# -- the page ---------------------------------------------------------------------------------------------
+
+
+def _served(watch: Watch, path: str) -> tuple[Any, bytes]:
+    with watch.serving(HealthSettings(port=0)) as url:
+        watch.board.expect(["s"])
+        watch.tell("s", State.RUNNING)
+        watch.events.batch_landed(
+            stream="s", batch=3, received=12, duration_s=0.5, landed={"a": 9}, dead={"broken_json": 3}, freshness_s=2
+        )
+        watch.table("ns.a", rows=9, files=1, size=2_000, snapshots=1)
+        watch.lag("s", {("t", 0): 4, ("t", 1): 3}, 1.5)
+        watch.log.warning("spark", line=f"a word about {SECRET} <script>alert(1)</script>")
+        with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
+            return answer.headers, answer.read()
+
+
+def test_what_it_is_fed_with_is_what_was_told_and_holds_no_secret() -> None:
+    mask(SECRET)
+    try:
+        _, body = _served(Watch("plant-7", OFF), "/status.json")
+    finally:
+        REGISTRY.clear()
+    assert SECRET.encode() not in body
+    told = json.loads(body)
+    assert (told["pipeline"], told["live"], told["ready"], told["reasons"]) == ("plant-7", True, True, [])
+    assert told["doing"]["s"]["state"] == "running"
+    assert (told["streams"]["s"]["lag"], told["streams"]["s"]["lag_s"]) == (7, 1.5)
+    assert told["tables"][0]["name"] == "ns.a"
+    assert told["problems"][0]["what"].startswith("a word about ***")
+
+
+def test_nothing_is_kept_where_nobody_looks() -> None:
+    watch = Watch("plant-7", OFF)
+    watch.events.retrying(stream="s", attempt=1, wait_s=1, error=ConnectionError("x"))
+    watch.table("t", rows=1, files=1, size=1, snapshots=1)
+    told = watch.history.told()
+    assert (told["streams"], told["tables"], told["problems"]) == ({}, [], [])
+
+
+def test_the_page_asks_nobody_but_us() -> None:
+    headers, body = _served(Watch("plant-7", OFF), "/")
+    assert body == PAGE.read_bytes()
+    assert headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in headers["content-security-policy"]
+    text = body.decode()
+    assert set(re.findall(r"https?://[^\s\"'<>]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", text), "text must never be markup"
+    assert "prefers-color-scheme" in text
+    assert 'name="viewport"' in text
+
+
+# As much of a browser as the page needs; what it has drawn is printed as markup.
+BROWSER = r"""
+const escape = s => String(s).replace(/[&<>"]/g, c => ({"&":"&amp;","<":"&lt;",">":"&gt;",'"':"&quot;"}[c]));
+class Text { constructor(s) { this.s = s; } get html() { return escape(this.s); } }
+class Element {
+  constructor(tag) { this.tag = tag; this.props = {}; this.children = []; this.hidden = false; this.className = ""; }
+  setAttribute(k, v) { if (v === undefined) throw Error("undefined " + k); this.props[k] = v; }
+  append(...all) { for (const it of all) this.children.push(it instanceof Element ? it : new Text(it)); }
+  replaceChildren(...all) { this.children = []; this.append(...all); }
+  set textContent(s) { this.children = [new Text(s)]; }
+  get textContent() { return this.children.map(c => c.s ?? "").join(""); }
+  get html() { const props = Object.entries(this.props).map(([k, v]) => ` ${k}="${escape(v)}"`).join("");
+    return `<${this.tag}${props}>${this.children.map(c => c.html).join("")}</${this.tag}>`; }
+}
+const ids = {}, document = { title: "", hidden: false,
+  createElement: t => new Element(t), createElementNS: (_, t) => new Element(t),
+  getElementById: id => ids[id] ??= new Element("main") };
+let asked = 0;
+const setTimeout = () => {};
+const told = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const fetch = async path => {
+  asked += 1; if (path !== "/status.json") throw Error(path); return { json: async () => told };
+};
+const console_log = console.log;
+process.on("exit", () => console_log(JSON.stringify({ title: document.title, asked,
+  parts: Object.fromEntries(Object.entries(ids).map(([id, it]) => [id, it.html])), hidden: ids.reasons.hidden })));
+"""
+
+
+def _drawn(told: Any) -> Any:
+    (script,) = re.findall(r"<script>(.*?)</script>", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    program = BROWSER + script.replace('"use strict";', "").replace("} catch (gone) {", "} catch (gone) { throw gone;")
+    done = subprocess.run(
+        ["node", "-e", program], input=json.dumps(told), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
+def test_the_page_draws_what_it_is_fed_with() -> None:
+    _, body = _served(Watch("plant-7", OFF), "/status.json")
+    drawn = _drawn(json.loads(body))
+    assert (drawn["asked"], drawn["title"]) == (1, "plant-7 · lakehouse-ingest")
+    parts = drawn["parts"]
+    assert "ready" in parts["verdict"]
+    assert "running" in parts["streams"]
+    assert "7 · 1.5 s" in parts["streams"]
+    assert parts["streams"].count("<svg") == 3
+    assert "NaN" not in json.dumps(parts)
+    assert "undefined" not in json.dumps(parts)
+    assert "ns.a" in parts["tables"]
+    assert "2 KiB" in parts["tables"]
+    assert "broken_json" in parts["dead"]
+    assert "9 landed, 3 dead" in parts["timeline"]
+    assert "&lt;script&gt;" in parts["problems"]
+    assert "<script>" not in parts["problems"]
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
+def test_the_page_draws_a_pipeline_that_has_done_nothing_yet() -> None:
+    watch = Watch("plant-7", OFF)
+    watch.board.expect(["s", "another"])
+    with watch.serving(HealthSettings(port=0)) as url, urllib.request.urlopen(f"{url}/status.json") as answer:
+        drawn = _drawn(json.loads(answer.read()))
+    assert drawn["title"].startswith("! ")
+    assert "not ready" in drawn["parts"]["verdict"]
+    assert "s: starting" in drawn["parts"]["reasons"]
+    assert "nothing has landed yet" in drawn["parts"]["streams"]
+    assert "NaN" not in json.dumps(drawn["parts"])
