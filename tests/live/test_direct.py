@@ -11,7 +11,7 @@ from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files
 from lakehouse_ingest.commands.verify import prove
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
-from lakehouse_ingest.ledger import FENCE, PREFIX, Mark, SourceIdentity
+from lakehouse_ingest.ledger import FENCE, PREFIX, Mark, SourceIdentity, to_summary
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.settings import Settings
@@ -96,10 +96,11 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
 
     def waiting(place: Place, number: int) -> int:
         """What Spark would have staged."""
+        summary = to_summary(mark(place.epoch), place.carried)
         if place.branch in past.state(name).refs:
-            return append_rows(past, name, place.branch, [{"n": number}], {}).snapshot
+            return append_rows(past, name, place.branch, [{"n": number}], summary).snapshot
         table = past.table(name)
-        append = append_onto_main(table, written_files(table, [{"n": number}]), {})
+        append = append_onto_main(table, written_files(table, [{"n": number}]), summary)
         commit(past, table, "staging", (), append.updates)
         return append.snapshot
 
