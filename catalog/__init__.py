@@ -3,12 +3,16 @@
 lake = connect(Connection("http://localhost:8181"))
 ensure_namespace(lake, "iot")
 create_table(lake, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
+found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", (Column("id", "long"), Column("site", "string"))))
+apply(lake, "iot.sensors", found)     # + site string; found.refusals says what the table will not take
 open_branch(lake, "iot.sensors", "landing_1")
 staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.changes import Add, Describe, Fate, Relax, Repartition, Verdict, Widen
 from catalog.connection import Lake, connect
+from catalog.contracts import Contract, Rule
 from catalog.errors import (
     BranchGone,
     CatalogError,
@@ -25,24 +29,29 @@ from catalog.errors import (
     TableMissing,
     Unreachable,
 )
-from catalog.evolution import add_columns
+from catalog.evolution import add_columns, apply
 from catalog.files import HeadFile, Pinned, pin
 from catalog.namespaces import ensure_namespace, has_namespace
+from catalog.planning import Plan, evolved, plan
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, restage
-from catalog.typenames import canonical
+from catalog.typenames import bare, canonical
 
 __all__ = [
+    "Add",
     "BranchGone",
     "CatalogError",
     "Column",
     "Conflict",
     "Connection",
+    "Contract",
     "Denied",
+    "Describe",
+    "Fate",
     "FileMissing",
     "FilesDenied",
     "FilesUnfit",
@@ -54,7 +63,11 @@ __all__ = [
     "OutcomeUnknown",
     "Partition",
     "Pinned",
+    "Plan",
     "Refused",
+    "Relax",
+    "Repartition",
+    "Rule",
     "Snapshot",
     "Sort",
     "Staged",
@@ -62,20 +75,26 @@ __all__ = [
     "TableSpec",
     "TableState",
     "Unreachable",
+    "Verdict",
+    "Widen",
     "add_columns",
     "align_branch",
     "append_rows",
+    "apply",
+    "bare",
     "canonical",
     "connect",
     "create_table",
     "drop_branches",
     "ensure_namespace",
+    "evolved",
     "has_namespace",
     "head",
     "load",
     "names_in",
     "open_branch",
     "pin",
+    "plan",
     "probe_table",
     "publish",
     "restage",

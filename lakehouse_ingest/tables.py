@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 import pyarrow as pa
 
 import catalog
-from catalog import Column, Connection, FileMissing, HeadFile, Partition, Pinned, Sort, TableSpec, TableState
+from catalog import Column, Connection, FileMissing, HeadFile, Partition, Pinned, Sort, TableSpec, TableState, bare
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import (
     LONGEST,
@@ -44,6 +44,7 @@ __all__ = [
     "Sort",
     "TableSpec",
     "TableState",
+    "bare",
     "newest_generation",
 ]
 
