@@ -22,6 +22,7 @@ from catalog.errors import (
     FilesDenied,
     FilesUnfit,
     FilesUnreachable,
+    MetadataMissing,
     NamespaceMissing,
     NotLetIn,
     OutcomeUnknown,
@@ -31,7 +32,8 @@ from catalog.errors import (
 )
 from catalog.evolution import add_columns, apply
 from catalog.files import HeadFile, Pinned, pin
-from catalog.namespaces import ensure_namespace, has_namespace
+from catalog.inspection import Inspection, inspect
+from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.planning import Plan, evolved, plan
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
@@ -57,7 +59,9 @@ __all__ = [
     "FilesUnfit",
     "FilesUnreachable",
     "HeadFile",
+    "Inspection",
     "Lake",
+    "MetadataMissing",
     "NamespaceMissing",
     "NotLetIn",
     "OutcomeUnknown",
@@ -90,8 +94,10 @@ __all__ = [
     "evolved",
     "has_namespace",
     "head",
+    "inspect",
     "load",
     "names_in",
+    "namespace_properties",
     "open_branch",
     "pin",
     "plan",

@@ -10,6 +10,7 @@ from catalog.changes import Add, Change, Describe, Relax, Repartition, Widen
 from catalog.commits import Requirements, Updates, commit
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
+from catalog.layouts import VOID
 from catalog.planning import Plan, additions, plan
 from catalog.specs import Column, TableState
 from catalog.states import default_name, state_of
@@ -97,9 +98,11 @@ def _repartition(staged: Transaction, change: Repartition) -> None:
     schema, spec = staged.table_metadata.schema(), staged.table_metadata.spec()
     there = {(schema.find_column_name(each.source_id), str(each.transform)): each.name for each in spec.fields}
     wanted = {(each.column, each.transform): each for each in change.new}
+    # In format 1 a field that is dropped stays behind as a void one, for good.
+    kept = staged.table_metadata.format_version == 1
     with staged.update_spec() as update:
         for key, name in there.items():
-            if key not in wanted:
+            if key not in wanted and not (kept and key[1] == VOID):
                 update.remove_field(name)
             elif key in wanted and wanted[key].name not in {None, name}:
                 update.rename_field(name, str(wanted[key].name))

@@ -1,15 +1,21 @@
 """Registration and evolution, on every catalog of `tests/services/catalogs.py`."""
 
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BooleanType,
     DecimalType,
@@ -20,28 +26,37 @@ from pyiceberg.types import (
     ListType,
     LongType,
     MapType,
+    NestedField,
     StringType,
     StructType,
     TimestamptzType,
 )
+from pyiceberg.view.metadata import ViewVersion
 
 from catalog import (
     Column,
     Contract,
     Lake,
+    MetadataMissing,
+    NamespaceMissing,
     Partition,
     Refused,
     Rule,
+    Sort,
     TableSpec,
     TableState,
     add_columns,
     apply,
     create_table,
+    ensure_namespace,
     evolved,
+    inspect,
     load,
+    namespace_properties,
     plan,
+    set_properties,
 )
-from tests.services.catalogs import NAMESPACE, Kind
+from tests.services.catalogs import NAMESPACE, Can, Kind
 from tests.services.schemas import arrivals
 
 PARTITIONS_EVOLVE = Contract(partitions=Rule.EVOLVE)
@@ -309,3 +324,222 @@ def test_a_layout_that_another_changed_in_between_is_planned_for(
         meanwhile(monkeypatch, lake, lambda: step(other, unmade, act))
         after = apply(lake, unmade, found)
     assert {*after.partitions} == set(wanted.partitions or ())
+
+
+# -- registration -----------------------------------------------------------------------------------------
+
+
+def test_a_namespace_has_its_properties_and_its_place(
+    kind: Kind, lake: Lake, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kind.needs(Can.NESTED, Can.PLACES)
+    place = f"file://{tmp_path_factory.mktemp('place')}"
+    outer = f"{NAMESPACE}.n{uuid4().hex[:8]}"
+    for _ in range(2):
+        ensure_namespace(lake, f"{outer}.inner", {"owner": "tests"}, location=place)
+    found = namespace_properties(lake, f"{outer}.inner")
+    assert {"owner": "tests", "location": place}.items() <= found.items()
+    assert "owner" not in namespace_properties(lake, outer)
+    ensure_namespace(lake, outer, {"owner": "nobody"})
+    assert "owner" not in namespace_properties(lake, outer), "what is there is left as it is"
+    kind.needs(Can.NAMESPACE_PLACES)
+    table = create_table(lake, TableSpec(f"{outer}.inner.t", columns(id="long")))
+    assert table.location.replace("file://", "file:").startswith(place.replace("file://", "file:"))
+
+
+def test_a_namespace_that_may_not_be_made_is_named(lake: Lake) -> None:
+    missing = f"{NAMESPACE}_missing"
+    with pytest.raises(NamespaceMissing, match=f"no namespace {missing}, and it may not be made"):
+        ensure_namespace(lake, missing, create=False)
+    with pytest.raises(NamespaceMissing, match=missing):
+        namespace_properties(lake, missing)
+    ensure_namespace(lake, NAMESPACE, create=False)
+
+
+def test_everything_that_is_declared_comes_back(
+    kind: Kind, lake: Lake, unmade: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kind.needs(Can.PLACES)
+    spec = TableSpec(
+        unmade,
+        (
+            Column("id", "long", required=True, doc="who"),
+            Column("at", 'struct<site: required string "where", n: int>', required=True),
+            Column("ts", "timestamptz"),
+            Column("seen", "list<required struct<x: required map<string, required long>>>"),
+        ),
+        layout("day(ts)", "bucket(4, id)"),
+        (Sort("ts", descending=True), Sort("truncate(2, at.site)")),
+        {"owner": "tests"},
+        ("at.site", "id"),
+        f"file://{tmp_path_factory.mktemp('table')}/deep",
+        "what it is",
+    )
+    for _ in range(2):
+        made = create_table(lake, spec)
+    assert (made.columns, made.partitions, made.sort) == (spec.columns, spec.partitions, spec.sort)
+    assert (made.identifier, made.location) == (spec.identifier, spec.location)
+    assert {"owner": "tests", "comment": "what it is"}.items() <= made.properties.items()
+    assert str(plan(made, spec)) == "nothing to change"
+
+
+def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: str) -> None:
+    assert create_table(lake, TableSpec(name, columns(other="string")), create=False).columns == (
+        Column("id", "long"),
+        Column("site", "string"),
+    )
+    missing = f"{unmade}x"
+    with pytest.raises(Refused, match=f"no table {missing}, and it may not be made"):
+        create_table(lake, TableSpec(missing, columns(id="long")), create=False)
+    assert inspect(lake, missing).missing
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"columns": ()}, "no columns"),
+        ({"columns": (Column("a", "int"), Column("a", "int"))}, "a is there twice"),
+        ({"partitions": layout("day(nowhere)")}, "names nowhere"),
+        ({"partitions": layout("day(site)")}, "can't be taken of site, which is string"),
+        ({"sort": (Sort("nowhere"),)}, "names nowhere"),
+        ({"identifier": ("site",)}, "the identifier site must be a required column"),
+        ({"identifier": ("f",)}, "no fraction"),
+        ({"identifier": ("s.a",)}, "in nothing optional"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(lake: Lake, unmade: str, spec: dict[str, Any], said: str) -> None:
+    usual = (*columns(site="string", s="struct<a: required int>"), Column("f", "double", required=True))
+    with pytest.raises(Refused, match=said):
+        create_table(lake, TableSpec(**{"name": unmade, "columns": usual, **spec}))
+    assert inspect(lake, unmade).missing
+
+
+def test_ten_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) -> None:
+    """Each with a client of its own, as ten processes would; a namespace in a namespace, too, where there are such."""
+    deep = ".deep" if Can.NESTED not in kind.cannot else ""
+    name = f"{NAMESPACE}{deep or '_many'}{uuid4().hex[:8]}.t"
+
+    def make(number: int) -> tuple[str, str]:
+        with kind.opened() as own:
+            namespace = name.rpartition(".")[0]
+            ensure_namespace(own, namespace, {"owner": "tests"})
+            made = create_table(own, TableSpec(name, columns(id="long"), layout("bucket(4, id)")))
+            wanted = columns(shared=("int", "long")[number % 2], **{f"c{number}": "string"})
+            apply(own, name, plan(made, TableSpec(name, wanted)))
+            return made.uuid, namespace_properties(own, namespace)["owner"]
+
+    with ThreadPoolExecutor(10) as pool:
+        assert len(set(pool.map(make, range(10)))) == 1
+    with kind.opened() as lake:
+        assert {column.name: column.type for column in load(lake, name).columns} == {
+            "id": "long",
+            "shared": "long",
+            **{f"c{number}": "string" for number in range(10)},
+        }
+
+
+# -- tables of others -------------------------------------------------------------------------------------
+
+
+def test_a_view_is_no_table(kind: Kind, lake: Lake, unmade: str) -> None:
+    kind.needs(Can.VIEWS)
+    select = [{"type": "sql", "sql": "select 1 as a", "dialect": "spark"}]
+    version = ViewVersion.model_validate(
+        {"schema-id": 0, "representations": select, "default-namespace": [NAMESPACE], "summary": {"engine-name": "x"}}
+    )
+    field = NestedField(field_id=1, name="a", field_type=IntegerType(), required=False)
+    lake.pyiceberg.create_view(unmade, Schema(field), version)
+    with pytest.raises(Refused, match=f"{unmade} is a view"):
+        create_table(lake, TableSpec(unmade, columns(id="long")))
+    assert "is a view" in inspect(lake, unmade).refusal
+
+
+def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: Lake, name: str) -> None:
+    kind.needs(Can.LOCAL_FILES)
+    file = Path(re.sub("^file:(//)?", "", load(lake, name).metadata_location))
+    file.unlink()
+    said = f"{name}: its file {file.name} is gone: restore it, or drop"
+    with pytest.raises(MetadataMissing, match=said):
+        load(lake, name)
+    with pytest.raises(MetadataMissing, match=said):
+        create_table(lake, TableSpec(name, columns(id="long")))
+    assert "is gone" in inspect(lake, name).refusal
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_tables_of_other_formats_are_used_as_they_are(kind: Kind, lake: Lake, unmade: str, version: int) -> None:
+    kind.needs(Can.OLD_FORMATS if version == 1 else Can.NEW_FORMATS)
+    spec = TableSpec(unmade, TIMED, layout("site", "day(ts)"), properties={"format-version": str(version)})
+    made, ids = create_table(lake, spec), ids_of(lake, unmade)
+    assert made.format_version == version
+    for fields in (("day(ts)",), ("site", "day(ts)"), ("bucket(4, site)",), ("site",)):
+        wanted = TableSpec(unmade, columns(id="long", more="struct<a: int>"), layout(*fields))
+        after = step(lake, unmade, wanted)
+        assert {each for each in after.partitions if each.transform != "void"} >= {*layout(*fields)}
+        assert str(plan(after, wanted)) == "nothing to change"
+    assert ids.items() <= ids_of(lake, unmade).items()
+    assert f"it has format version {version}" in inspect(lake, unmade).notes[0]
+
+
+def test_what_is_peculiar_of_a_table_is_noted(kind: Kind, lake: Lake, unmade: str) -> None:
+    kind.needs(Can.LOCAL_FILES)
+    spec = TableSpec(
+        unmade,
+        (Column("id", "long", required=True), Column("at", "struct<x: required int>", required=True)),
+        sort=(Sort("id", descending=True),),
+        properties={"history.expire.max-snapshot-age-ms": "60000"},
+        identifier=("id",),
+    )
+    create_table(lake, spec)
+    append(lake, unmade, {"id": 1, "at": {"x": 1}})
+    delete_by_value(lake, unmade, 1)
+    set_properties(lake, unmade, {"write.format.default": "orc"})
+    found = inspect(lake, unmade)
+    assert found.notes == (
+        "rows need a value in id, at, at.x",
+        "rows are told apart by id, which nothing here enforces",
+        "files are to be sorted by id desc",
+        "engines write orc files to it",
+        "it holds 1 deletes by value: readers have to apply them",
+        "others expire its snapshots after 60 s",
+    )
+    assert found.state
+    assert plan(found.state, TableSpec(unmade, columns(id="long"))).lacking == ("id", "at")
+    after = step(lake, unmade, TableSpec(unmade, columns(id="long", more="string")))
+    assert after.sort == spec.sort
+    assert after.main == found.state.main
+
+
+def delete_by_value(lake: Lake, name: str, value: int) -> None:
+    """What pyiceberg can't write: a file that says, all rows with this id are deleted."""
+    table = lake.pyiceberg.load_table(name)
+    file = f"{re.sub('^file:(//)?', '', table.location())}/data/equality.parquet"
+    field_id = table.schema().find_field("id").field_id
+    named = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+    pq.write_table(pa.table([pa.array([value])], schema=pa.schema([named])), file)
+    deletes = DataFile.from_args(
+        content=DataFileContent.EQUALITY_DELETES,
+        file_path=f"file://{file}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=Path(file).stat().st_size,
+        equality_ids=[field_id],
+    )
+    deletes.spec_id = table.spec().spec_id
+    with table.transaction() as transaction:
+        producer: Any = transaction.update_snapshot().fast_append()
+        producer.new_manifest_writer = lambda spec: DeletesWriter(
+            spec, table.schema(), producer.new_manifest_output(), producer.snapshot_id, "deflate"
+        )
+        producer.append_data_file(deletes)
+        producer.commit()
+
+
+class DeletesWriter(ManifestWriterV2):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}

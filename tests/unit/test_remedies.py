@@ -51,6 +51,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.TableMissing: TableChanged,
     catalog.NamespaceMissing: NeedsOperator,
     catalog.Refused: NeedsOperator,
+    catalog.MetadataMissing: NeedsOperator,
     catalog.FilesUnfit: TryAgain,  # the next start holds the table against the settings
 }
 FOUND = {catalog.FileMissing}  # by who looks for it: an answer, not a failure
