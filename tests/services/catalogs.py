@@ -31,6 +31,7 @@ class Can(StrEnum):
     NESTED = "nested"  # namespaces within namespaces
     PLACES = "places"  # tables where we say
     NAMESPACE_PLACES = "namespace places"  # a namespace's tables in its location, unless we say otherwise
+    BRANCH_FIRST = "branch first"  # a branch on a table that has no snapshot yet
     VIEWS = "views"
     LOCAL_FILES = "local files"  # keeps metadata where a test can take it away
     OLD_FORMATS = "format 1"
@@ -76,7 +77,7 @@ def of_pyiceberg(folder: Path) -> Iterator[Kind]:
     yield Kind(
         "sql",
         lambda: closing(Lake(SqlCatalog("lake", uri=uri, warehouse=f"file://{folder}"))),
-        frozenset({Can.VIEWS}),
+        frozenset({Can.VIEWS, Can.BRANCH_FIRST, Can.NEW_FORMATS}),
     )
 
 
