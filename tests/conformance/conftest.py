@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from pyiceberg.exceptions import NamespaceNotEmptyError
 
 from catalog import CatalogError, Column, Lake, TableSpec, create_table, ensure_namespace
 from tests.services import catalogs
@@ -51,5 +52,8 @@ def clear(lake: Lake, namespace: tuple[str, ...]) -> None:
     for table in lake.pyiceberg.list_tables(namespace):
         with suppress(CatalogError), lake.calling("dropping"):
             lake.pyiceberg.purge_table(table)
-    with suppress(CatalogError), lake.calling("dropping"):
+    for view in lake.pyiceberg.list_views(namespace):
+        with suppress(CatalogError), lake.calling("dropping"):
+            lake.pyiceberg.drop_view(view)
+    with suppress(CatalogError, NamespaceNotEmptyError), lake.calling("dropping"):
         lake.pyiceberg.drop_namespace(namespace)

@@ -457,13 +457,15 @@ def test_a_view_is_no_table(kind: Kind, lake: Lake, unmade: str) -> None:
 def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: Lake, name: str) -> None:
     kind.needs(Can.LOCAL_FILES)
     file = Path(re.sub("^file:(//)?", "", load(lake, name).metadata_location))
-    file.unlink()
+    aside = file.rename(file.with_suffix(".aside"))
     said = f"{name}: its file {file.name} is gone: restore it, or drop"
     with pytest.raises(MetadataMissing, match=said):
         load(lake, name)
     with pytest.raises(MetadataMissing, match=said):
         create_table(lake, TableSpec(name, columns(id="long")))
     assert "is gone" in inspect(lake, name).refusal
+    aside.rename(file)
+    assert load(lake, name).name == name
 
 
 @pytest.mark.parametrize("version", [1, 3])
