@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
 from pyiceberg.schema import Schema
+from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BooleanType,
@@ -258,6 +259,26 @@ def test_a_struct_that_another_began_is_completed(
         meanwhile(monkeypatch, lake, lambda: add_columns(other, name, [("", Column("s", "struct<a: long>"))]))
         after = apply(lake, name, found)
     assert after.columns[-1].type == "struct<a: long, b: struct<c: int>>"
+
+
+def test_the_ids_of_a_schema_that_was_taken_back_are_not_given_again(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: Lake, name: str
+) -> None:
+    """Whoever looks at the number of the schema only would take it for the one that he has seen."""
+    before = load(lake, name)
+    found = plan(before, TableSpec(name, columns(ours="long")))
+
+    def forth_and_back() -> None:
+        with kind.opened() as other:
+            add_columns(other, name, [("", Column("theirs", "string"))])
+            append(other, name, {"id": 1, "theirs": "x"})
+            back = SetCurrentSchemaUpdate.model_validate({"schema-id": before.schema_id})
+            other.pyiceberg.commit_table(other.pyiceberg.load_table(name), (), (back,))
+
+    meanwhile(monkeypatch, lake, forth_and_back)
+    after = apply(lake, name, found)
+    assert [column.name for column in after.columns] == ["id", "site", "ours"]
+    assert rows_of(lake, name) == [{"id": 1, "site": None, "ours": None}]
 
 
 def test_nothing_is_done_that_the_plan_did_not_say(lake: Lake, name: str) -> None:

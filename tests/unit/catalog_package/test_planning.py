@@ -173,6 +173,12 @@ def test_a_bomb_of_columns_is_set_aside() -> None:
     assert [each.path for each in found.refusals] == ["ok.element.b", "deep"]
 
 
+def test_what_cannot_be_added_leaves_its_room_to_others() -> None:
+    wanted = {"a": "struct<at: timestamp_ns, b: struct<at: timestamp_ns>>", "n": "long"}
+    for contract in (Contract(max_new=1), Contract(max_columns=1), Contract(max_columns=2, max_new=2)):
+        assert [str(each) for each in planned({}, wanted, contract).changes] == ["+ n long"]
+
+
 @pytest.mark.parametrize("name", ["ID", "", "place.lat"])
 def test_a_name_that_would_confuse_is_set_aside(name: str) -> None:
     found = planned({"id": "long", "place": "struct<lat: long>"}, {name: "long"})
