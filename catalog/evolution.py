@@ -37,7 +37,7 @@ def add_columns(lake: Lake, name: str, columns: Sequence[tuple[str, Column]]) ->
     """Add the columns below the paths of their parents ("" is the table itself), all in one commit.
 
     A path leads through lists and maps by `element` and `value` (`items.element`, `tags.value`). A column that is there
-    and takes the type is no error, one that can be widened is widened, any other is Refused: many may add it at once.
+    and takes the type is no error, and stays as it is; any other is Refused. So many may add the same at once.
     """
     if required := next((column.name for _, column in columns if column.required), None):
         raise Refused(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from catalog.changes import Add, Change, Describe, Evolution, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Change, Describe, Fate, Relax, Repartition, Verdict, Widen
 from catalog.comparison import Comparison
 from catalog.contracts import FOLLOW, Contract, Rule, within
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
@@ -53,11 +53,11 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
     walk = Comparison(current, contract)
     walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
     changes: list[Change] = list(walk.changes)
-    objections = []
-    if wanted.partitions is not None:
-        after = struct_of(evolved(current.columns, changes))
-        objections += misfits(wanted.partitions, after)
-        if not objections and not same_partitions(current.partitions, wanted.partitions):
+    objections: list[str] = []
+    if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
+        # What is there already has been found good by whoever made it.
+        objections += misfits(wanted.partitions, struct_of(evolved(current.columns, changes)))
+        if not objections:
             if contract.partitions is Rule.EVOLVE:
                 changes.append(Repartition(current.partitions, wanted.partitions))
             else:
@@ -68,10 +68,11 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
     return Plan(wanted, contract, tuple(changes), tuple(walk.verdicts), tuple(walk.lacking), tuple(objections))
 
 
-def additions(
-    current: TableState, columns: Iterable[tuple[str, Column]]
-) -> tuple[tuple[Evolution, ...], tuple[str, ...]]:
-    """Plan columns each below the path of a struct ("" is the table): the changes, and why not."""
+def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:
+    """Plan columns each below the path of a struct ("" is the table): what is missing, and what can't be added.
+
+    Those that are there stay as they are, doc strings too: whoever added one first may have said in it what it is.
+    """
     walk = Comparison(current, Contract(max_columns=None, max_depth=None))
     wanted: dict[str, list[Column]] = {}
     for parent, column in columns:
@@ -89,9 +90,9 @@ def additions(
         if each.current
         else f"column {each.path}: {each.reason}"
         for each in walk.verdicts
-        if each.fate is Fate.SET_ASIDE
+        if each.fate in {Fate.SET_ASIDE, Fate.WIDEN}
     ]
-    return tuple(walk.changes), (*missing, *unfit)
+    return tuple(each for each in walk.changes if isinstance(each, Add)), (*missing, *unfit)
 
 
 def evolved(columns: Sequence[Column], changes: Iterable[Change]) -> tuple[Column, ...]:

@@ -450,8 +450,12 @@ def test_columns_are_added_at_every_depth_in_one_commit(lake: Lake) -> None:
     ]
     assert after.schema_id == before.schema_id + 1
     assert add_columns(lake, name, added).schema_id == after.schema_id
+    again = [("place", Column("lon", "float", doc="another's")), ("", Column("items", "list<struct<sku: string>>"))]
+    assert add_columns(lake, name, again).schema_id == after.schema_id
     with pytest.raises(Refused, match="lon is there as double"):
         add_columns(lake, name, [("place", Column("lon", "string"))])
+    with pytest.raises(Refused, match="level is there as int"):
+        add_columns(lake, name, [("tags.value", Column("level", "long"))])
     with pytest.raises(Refused):
         add_columns(lake, name, [("nowhere", Column("x", "long"))])
     with pytest.raises(Refused):

@@ -198,7 +198,7 @@ def holds(now: Any, then: Any) -> bool:
 
 
 @given(arrivals())
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 def test_a_table_becomes_what_the_plans_say_and_loses_nothing(lake: Lake, batches: list[tuple[Column, ...]]) -> None:
     name = f"{NAMESPACE}.t{uuid4().hex[:12]}"
     state = create_table(lake, TableSpec(name, batches[0]))

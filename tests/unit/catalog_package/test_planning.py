@@ -272,6 +272,13 @@ def test_another_layout_is_refused_and_both_are_shown() -> None:
     assert not plan(table_of(columns({"ts": "date"}), partitions=THERE), spec_of(Column("ts", "date"))).objections
 
 
+def test_a_layout_that_is_there_is_not_judged() -> None:
+    """Iceberg's builders would make none with both day and hour of one column; others may have."""
+    odd = tuple(map(Partition.parse, ("day(ts)", "hour(ts)")))
+    there = table_of(columns({"ts": "timestamptz"}), partitions=odd)
+    assert not plan(there, spec_of(Column("ts", "timestamptz"), partitions=odd)).objections
+
+
 def test_a_layout_follows_where_partitions_evolve() -> None:
     evolve = Contract(partitions=Rule.EVOLVE)
     wanted = ("hour(ts)", "site", "bucket(16, n)", "truncate(4, n)", "void(f)", "year(late)", "month(in.ts)")
