@@ -29,8 +29,6 @@ _FOLLOWS_NO_MORE = {
     Rule.FREEZE: "the contract freezes it",
     Rule.REFUSE: "the contract refuses it",
 }
-
-
 _TAKEN = "to Iceberg its name is the path of another field"
 
 

@@ -23,7 +23,10 @@ _DELEGATION = "X-Iceberg-Access-Delegation"
 
 
 class Lake:
-    """A catalog that is ready for use; safe to share between threads."""
+    """A catalog that is ready for use; safe to share between threads.
+
+    `connect` makes one of a REST catalog; any other of pyiceberg's will do as well.
+    """
 
     def __init__(self, pyiceberg: Catalog) -> None:
         self.pyiceberg = pyiceberg
