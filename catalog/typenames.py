@@ -64,8 +64,10 @@ def canonical(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Give the type alone: without what is required within it and without doc strings."""
-    return type_text(parse_type(text), bare=True)
+    """Give the type alone: without what is required within it and without doc strings; as it is, if it has none."""
+    parsed = parse_type(text)
+    alone = type_text(parsed, bare=True)
+    return text if alone == type_text(parsed) else alone
 
 
 @lru_cache(256)

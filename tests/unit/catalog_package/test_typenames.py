@@ -90,6 +90,7 @@ def test_a_bare_type_says_neither_what_is_required_nor_why() -> None:
     assert bare('map<string, required struct<a: required long "why", b: list<required int>>>') == (
         "map<string, struct<a: long, b: list<int>>>"
     )
+    assert bare('struct<"a":long>') == 'struct<"a":long>'
 
 
 @pytest.mark.parametrize(
