@@ -3,12 +3,16 @@
 lake = connect(Connection("http://localhost:8181"))
 ensure_namespace(lake, "iot")
 create_table(lake, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
+found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", (Column("id", "long"), Column("site", "string"))))
+apply(lake, "iot.sensors", found)     # + site string; found.refusals says what the table will not take
 open_branch(lake, "iot.sensors", "landing_1")
 staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.changes import Add, Describe, Fate, Relax, Repartition, Verdict, Widen
 from catalog.connection import Lake, connect
+from catalog.contracts import Contract, Rule
 from catalog.errors import (
     BranchesRefused,
     BranchGone,
@@ -19,6 +23,7 @@ from catalog.errors import (
     FilesDenied,
     FilesUnfit,
     FilesUnreachable,
+    MetadataMissing,
     NamespaceMissing,
     NotLetIn,
     OutcomeUnknown,
@@ -26,39 +31,51 @@ from catalog.errors import (
     TableMissing,
     Unreachable,
 )
-from catalog.evolution import add_columns
+from catalog.evolution import add_columns, apply
 from catalog.files import HeadFile, Pinned, pin
+from catalog.inspection import Inspection, inspect
 from catalog.main_only import Decide, append_onto, fence, restage_onto
-from catalog.namespaces import ensure_namespace, has_namespace
+from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
+from catalog.planning import Plan, evolved, plan
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
-from catalog.typenames import canonical
+from catalog.typenames import bare, canonical
 
 __all__ = [
+    "Add",
     "BranchGone",
     "BranchesRefused",
     "CatalogError",
     "Column",
     "Conflict",
     "Connection",
+    "Contract",
     "Decide",
     "Denied",
+    "Describe",
+    "Fate",
     "FileMissing",
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
     "HeadFile",
+    "Inspection",
     "Lake",
+    "MetadataMissing",
     "NamespaceMissing",
     "NotLetIn",
     "OutcomeUnknown",
     "Partition",
     "Pinned",
+    "Plan",
     "Refused",
+    "Relax",
+    "Repartition",
+    "Rule",
     "Snapshot",
     "Sort",
     "Staged",
@@ -66,22 +83,30 @@ __all__ = [
     "TableSpec",
     "TableState",
     "Unreachable",
+    "Verdict",
+    "Widen",
     "add_columns",
     "align_branch",
     "append_onto",
     "append_rows",
+    "apply",
+    "bare",
     "canonical",
     "connect",
     "create_table",
     "drop_branches",
     "ensure_namespace",
+    "evolved",
     "fence",
     "has_namespace",
     "head",
+    "inspect",
     "load",
     "names_in",
+    "namespace_properties",
     "open_branch",
     "pin",
+    "plan",
     "probe_table",
     "publish",
     "publish_again",

@@ -27,7 +27,10 @@ _AT_ONCE = 1.0  # seconds: whoever took longer to say "not now" has had its time
 
 
 class Lake:
-    """A catalog that is ready for use; safe to share between threads."""
+    """A catalog that is ready for use; safe to share between threads.
+
+    `connect` makes one of a REST catalog; any other of pyiceberg's will do as well.
+    """
 
     def __init__(self, pyiceberg: Catalog, settled: Callable[[str], None] = lambda _table: None) -> None:
         self.pyiceberg = pyiceberg

@@ -14,6 +14,7 @@ CatalogError
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
+    ├── MetadataMissing  a table is registered, and the file that says what it is is gone: it may not be made anew
     └── FilesUnfit       files wait to be staged again, and the table has changed: what is in them may be written anew
 
 Messages are one sentence and hold no secret: what a server says is cut, stripped of what `secrets` names,
@@ -91,6 +92,10 @@ class BranchesRefused(Refused):
     """A branch could not be made: there are catalogs that allow no ref beside main."""
 
 
+class MetadataMissing(Refused):
+    """A table is registered whose own metadata file is gone."""
+
+
 class FilesUnfit(Refused):
     """The table has become another than the files were written for."""
 
@@ -103,6 +108,9 @@ _STORE_DENIES = re.compile(
     r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE"
     r"|MISSING_AUTHENTICATION_TOKEN|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET)|AWS Error [^:]*HTTP status 403"
 )
+# Of the file that a catalog's entry leads to: that is no missing table, and nobody should make one there.
+_NO_METADATA = re.compile(r"(?=.*(?:NotFoundException|No such file)).*?(?P<file>[^\s'\"/]+\.metadata\.json)", re.DOTALL)
+_UNKNOWN_TYPE = re.compile(r"Unsupported field type: (\S+)")
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 404, 429, 500, 501
@@ -150,6 +158,9 @@ def translated(what: str, secrets: Collection[str] = (), *, committing: bool = F
     except CatalogError:
         raise
     except _EXPECTED as error:
+        if gone := _NO_METADATA.search(str(error)):
+            file = redacted(gone["file"], secrets)
+            raise MetadataMissing(f"{what}: its file {file} is gone: restore it, or drop the table's entry") from None
         kind = _kind(error, committing=committing)
         raise kind(f"{what}: {_reason(error, secrets)}") from None
 
@@ -192,13 +203,24 @@ def _reason(error: Exception, secrets: Collection[str]) -> str:
     if isinstance(error, requests.Timeout):
         return "no answer in time"
     if isinstance(error, UnreadableAnswer):
-        return "the answer is not one of an Iceberg REST catalog"
+        return _unread(error)
     text = str(_root(error)) if isinstance(error, requests.RequestException) else str(error)
     # Before that it says at length which file, which is no help and may be all that a cut leaves.
     text = found[0] if (found := _STORE_SAYS.search(text)) else text
     # A page for a browser: its title says what there is to say.
     text = page[1] if (page := _PAGE.search(text)) else text
     return redacted(" ".join(text.split()), secrets)[:_LONGEST] or type(error).__name__
+
+
+def _unread(error: UnreadableAnswer) -> str:
+    """Say what of an answer could not be read: it may be a table's, and only too new."""
+    for each in error.errors(include_url=False, include_input=False):
+        if each["type"] == "union_tag_invalid" and "format-version" in each.get("ctx", {}).get("discriminator", ""):
+            known = each["ctx"]["expected_tags"]
+            return f"the table has format version {each['ctx']['tag']}, and understood are {known}"
+        if found := _UNKNOWN_TYPE.search(each["msg"]):
+            return f"the table has a column of type {found[1]}, which is not understood"
+    return "the answer is not one of an Iceberg REST catalog"
 
 
 def redacted(text: str, secrets: Collection[str]) -> str:

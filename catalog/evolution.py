@@ -1,55 +1,111 @@
-"""Columns added to a table while others read and write it."""
+"""Plans carried out, while others read the table, write to it, and change it as well."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import AssertLastAssignedFieldId
 
 from catalog.attempts import patiently
+from catalog.changes import Add, Change, Describe, Relax, Repartition, Widen
 from catalog.commits import Requirements, Updates, commit
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
+from catalog.layouts import VOID
+from catalog.planning import Plan, additions, plan
 from catalog.specs import Column, TableState
-from catalog.states import state_of
-from catalog.typenames import canonical, parse_type, type_text
+from catalog.states import default_name, state_of
+from catalog.typenames import parse_type
+
+
+def apply(lake: Lake, name: str, planned: Plan) -> TableState:
+    """Make the plan's changes in one commit; what it refuses is not touched, and an objection is Refused.
+
+    Where others have changed the table since, it is planned again: what they did too is left out, and nothing is
+    done that the plan did not say.
+    """
+
+    def still_to_do(state: TableState) -> Sequence[Change]:
+        again = plan(state, planned.wanted, planned.contract)
+        if again.objections:
+            raise Refused("; ".join(again.objections))
+        return [each for each in again.changes if planned.covers(each)]
+
+    return _change(lake, name, "evolution", still_to_do)
 
 
 def add_columns(lake: Lake, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
     """Add the columns below the paths of their parents ("" is the table itself), all in one commit.
 
-    A path may lead through lists and maps (`items.element`, `tags.value`). A column that is there already
-    with the same type is no error, so many may add it at once; one with another type is Refused.
+    A path leads through lists and maps by `element` and `value` (`items.element`, `tags.value`). A column that is there
+    and takes the type is no error, and stays as it is; any other is Refused. So many may add the same at once.
     """
+    if required := next((column.name for _, column in columns if column.required), None):
+        raise Refused(
+            f"adding columns to table {name}: {required} can't be required, for the rows that are there lack it"
+        )
+
+    def still_to_do(state: TableState) -> Sequence[Change]:
+        changes, refusals = additions(state, columns)
+        if refusals:
+            raise Refused(f"adding columns to table {name}: {'; '.join(map(str, refusals))}")
+        return changes
+
+    return _change(lake, name, "adding columns", still_to_do)
+
+
+def _change(lake: Lake, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]) -> TableState:
     for last in patiently():
         table = lake.table(name)
-        with lake.calling(f"adding columns to table {name}"):
-            missing = [(parent, column) for parent, column in columns if not _present(table.schema(), parent, column)]
-            if not missing:
-                return state_of(table)
-            updates, requirements = _planned(table, missing)
+        state = state_of(table)
+        with lake.calling(f"{what} of table {name}"):
+            changes = still_to_do(state)
+            if not changes:
+                return state
+            requirements, updates = _requests(table, changes)
         try:
-            return commit(lake, table, "adding columns", requirements, updates)
+            return commit(lake, table, what, requirements, updates)
         except (Conflict, OutcomeUnknown):
-            # Another may have added them, or ours were heard without an answer: the next look tells.
+            # Another may have done the same, or ours was heard without an answer: the next look tells.
             if last:
                 raise
     raise AssertionError
 
 
-def _present(schema: Schema, parent: str, column: Column) -> bool:
-    path = f"{parent}.{column.name}" if parent else column.name
-    try:
-        found = schema.find_field(path)
-    except ValueError:
-        return False
-    if type_text(found.field_type) != canonical(column.type):
-        raise Refused(f"column {path} is there as {type_text(found.field_type)}, not as {column.type}")
-    return True
+def _requests(table: Table, changes: Sequence[Change]) -> tuple[Requirements, Updates]:
+    staged = table.transaction()
+    with staged.update_schema() as update:
+        for change in changes:
+            match change:
+                case Add(parent, column):
+                    path = (parent, column.name) if parent else (column.name,)
+                    update.add_column(path, parse_type(column.type), doc=column.doc)
+                case Widen(path, _, new):
+                    update.update_column(path, field_type=parse_type(new))
+                case Relax(path):
+                    update.make_column_optional(path)
+                case Describe(path, doc):
+                    update.update_column(path, doc=doc)
+    for change in changes:
+        if isinstance(change, Repartition):
+            _repartition(staged, change)
+    # A schema that went forth and back would have its old number, and ids beyond those that we give.
+    same_ids = AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": table.metadata.last_column_id})
+    return (*staged._requirements, same_ids), staged._updates  # noqa: SLF001 - the public way commits by itself
 
 
-def _planned(table: Table, columns: Sequence[tuple[str, Column]]) -> tuple[Updates, Requirements]:
-    update = table.transaction().update_schema()
-    for parent, column in columns:
-        path = (parent, column.name) if parent else (column.name,)
-        update.add_column(path, parse_type(column.type), doc=column.doc, required=column.required)
-    return update._commit()  # noqa: SLF001 - the public way commits by itself
+def _repartition(staged: Transaction, change: Repartition) -> None:
+    """Drop what is not wanted any more and add what is new; what is on both sides keeps its id."""
+    schema, spec = staged.table_metadata.schema(), staged.table_metadata.spec()
+    there = {(schema.find_column_name(each.source_id), str(each.transform)): each.name for each in spec.fields}
+    wanted = {(each.column, each.transform): each for each in change.new}
+    # In format 1 a field that is dropped stays behind as a void one, for good.
+    kept = staged.table_metadata.format_version == 1
+    with staged.update_spec() as update:
+        for key, name in there.items():
+            if key not in wanted and not (kept and key[1] == VOID):
+                update.remove_field(name)
+            elif key in wanted and wanted[key].name not in {None, name}:
+                update.rename_field(name, str(wanted[key].name))
+        for key, each in wanted.items():
+            if key not in there:
+                update.add_field(each.column, each.transform, each.name or default_name(each))

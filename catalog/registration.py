@@ -1,19 +1,24 @@
 """Tables: looked up, and made when they are missing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.types import DoubleType, FloatType
 
 from catalog.attempts import patiently
 from catalog.commits import commit
 from catalog.commits import properties as updated
 from catalog.connection import Lake, identifier_of
 from catalog.errors import Conflict, OutcomeUnknown, Refused, TableMissing, Unreachable
-from catalog.specs import TableSpec, TableState
+from catalog.fields import columns_in, is_leaf, struct_of
+from catalog.layouts import misfits
+from catalog.specs import Partition, TableSpec, TableState
 from catalog.states import partition_spec_of, schema_of, sort_order_of
 
 # What is needed for deletes by row, and what every engine reads.
 _FORMAT_VERSION = "2"
+# Where Spark and others keep what a person says of a table.
+_DOC = "comment"
 
 
 def load(lake: Lake, name: str) -> TableState:
@@ -21,13 +26,17 @@ def load(lake: Lake, name: str) -> TableState:
     return lake.state(name)
 
 
-def create_table(lake: Lake, spec: TableSpec) -> TableState:
-    """Make the table, or give the one that is there, whatever its shape; many may do so at once."""
+def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
+    """Make the table, or give the one that is there, whatever its shape; many may do so at once.
+
+    Refused where it can't be as it is declared, where a view has its name, and without `create` where it is missing.
+    """
     for last in patiently():
         try:
             return load(lake, spec.name)
         except TableMissing:
-            pass
+            if not create:
+                raise Refused(f"there is no table {spec.name}, and it may not be made: make it, or allow it") from None
         try:
             _create(lake, spec)
         except Unreachable:
@@ -56,19 +65,52 @@ def set_properties(lake: Lake, name: str, properties: Mapping[str, str]) -> Tabl
     raise AssertionError
 
 
+def is_view(lake: Lake, name: str) -> bool:
+    """Whether a view has that name; False also where the catalog knows no views."""
+    with lake.calling(f"looking for a view {name}"):
+        try:
+            return lake.pyiceberg.view_exists(identifier_of(name))
+        except NotImplementedError:
+            return False
+
+
 def _create(lake: Lake, spec: TableSpec) -> None:
     identifier = identifier_of(spec.name)
-    if not spec.columns:
-        raise Refused(f"creating table {spec.name}: it has no columns")
+    if problem := next(_problems(spec), None):
+        raise Refused(f"creating table {spec.name}: {problem}")
     with lake.calling(f"creating table {spec.name}"):
         schema = schema_of(spec)
         try:
             lake.pyiceberg.create_table(
                 identifier,
                 schema,
+                location=spec.location,
                 partition_spec=partition_spec_of(spec, schema),
                 sort_order=sort_order_of(spec, schema),
-                properties={"format-version": _FORMAT_VERSION, **spec.properties},
+                properties={
+                    "format-version": _FORMAT_VERSION,
+                    **({_DOC: spec.doc} if spec.doc else {}),
+                    **spec.properties,
+                },
             )
         except TableAlreadyExistsError:
-            return
+            if is_view(lake, spec.name):
+                raise Refused(f"{spec.name} is a view, and a table is needed: name another one") from None
+
+
+def _problems(spec: TableSpec) -> Iterator[str]:
+    """Say what of it no catalog would take, or what nobody could use."""
+    if not spec.columns:
+        yield "it has no columns"
+    row = struct_of(spec.columns)
+    names = [column.name for column in spec.columns]
+    yield from (f"the column {name} is there twice" for name in {*names} if names.count(name) > 1)
+    yield from misfits(spec.partitions or (), row)
+    there = {path: (field.field_type, always) for path, field, always in columns_in(row)}
+    for sort in spec.sort:
+        if (column := Partition.parse(sort.column).column) not in there:
+            yield f"the sort field {sort} names {column}, which is no column that can be sorted by"
+    for path in spec.identifier:
+        kind, always = there.get(path, (None, False))
+        if kind is None or not always or not is_leaf(kind) or isinstance(kind, FloatType | DoubleType):
+            yield f"the identifier {path} must be a required column, in nothing optional, and no fraction"

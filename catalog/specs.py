@@ -108,9 +108,12 @@ class TableSpec:
 
     name: str
     columns: tuple[Column, ...]
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[Partition, ...] | None = None  # None: whatever there is, and none for a new table
     sort: tuple[Sort, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    identifier: tuple[str, ...] = ()  # dotted paths of what tells rows apart: required, and not a fraction
+    location: str | None = None  # None: where the catalog says
+    doc: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class TableState:
     refs: Mapping[str, int]
     snapshots: Mapping[int, Snapshot]
     metadata_location: str
+    identifier: tuple[str, ...] = ()
 
     @property
     def main(self) -> int | None:

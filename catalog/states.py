@@ -41,6 +41,7 @@ def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
         refs={ref: head.snapshot_id for ref, head in metadata.refs.items()},
         snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in metadata.snapshots},
         metadata_location=location,
+        identifier=tuple(sorted(schema.identifier_field_names())),
     )
 
 
@@ -57,8 +58,9 @@ def schema_of(spec: TableSpec) -> Schema:
         for number, column in enumerate(spec.columns, start=1)
     )
     # Each column's type was numbered by itself.
-    numbered = assign_fresh_schema_ids(StructType(*fields))
-    return Schema(*cast(StructType, numbered).fields, schema_id=0)
+    numbered = Schema(*cast(StructType, assign_fresh_schema_ids(StructType(*fields))).fields, schema_id=0)
+    identifier = [numbered.find_field(each).field_id for each in spec.identifier]
+    return Schema(*numbered.fields, schema_id=0, identifier_field_ids=identifier)
 
 
 def partition_spec_of(spec: TableSpec, schema: Schema) -> PartitionSpec:
@@ -71,7 +73,7 @@ def partition_spec_of(spec: TableSpec, schema: Schema) -> PartitionSpec:
                 transform=parse_transform(partition.transform),
                 name=partition.name or default_name(partition),
             )
-            for number, partition in enumerate(spec.partitions, start=_FIRST_PARTITION_ID)
+            for number, partition in enumerate(spec.partitions or (), start=_FIRST_PARTITION_ID)
         )
     )
 

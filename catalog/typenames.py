@@ -1,11 +1,12 @@
-"""Types as text and back: `list<struct<lat: double, "odd name": map<string, long>>>`.
+"""Types as text and back: `list<struct<lat: required double "north", "odd name": map<string, long>>>`.
 
-Nested fields are always optional. Their ids are numbered from 1; a catalog assigns its own when it takes
-the type.
+Nested fields are optional where they are not said to be required; the text behind a field's type is its doc string.
+Ids are numbered from 1; a catalog assigns its own when it takes the type.
 """
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import count
 
 from pydantic import TypeAdapter
@@ -22,6 +23,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _WORD = re.compile(r"\w+")
+_REQUIRED = "required"
 _PRIMITIVE: TypeAdapter[IcebergType] = TypeAdapter(IcebergType)
 
 
@@ -33,16 +35,23 @@ def parse_type(text: str) -> IcebergType:
     return parsed
 
 
-def type_text(iceberg_type: IcebergType) -> str:
-    """Write a type as the text that `parse_type` reads."""
+def type_text(iceberg_type: IcebergType, *, bare: bool = False) -> str:
+    """Write a type as the text that `parse_type` reads; bare: without what is required and without doc strings."""
+
+    def part(field: NestedField) -> str:
+        return f"{'required ' if field.required and not bare else ''}{type_text(field.field_type, bare=bare)}"
+
+    def doc(field: NestedField) -> str:
+        return "" if field.doc is None or bare else f" {_in_quotes(field.doc)}"
+
     match iceberg_type:
         case StructType():
-            fields = (f"{_quoted(field.name)}: {type_text(field.field_type)}" for field in iceberg_type.fields)
+            fields = (f"{_quoted(field.name)}: {part(field)}{doc(field)}" for field in iceberg_type.fields)
             return f"struct<{', '.join(fields)}>"
         case ListType():
-            return f"list<{type_text(iceberg_type.element_type)}>"
+            return f"list<{part(iceberg_type.element_field)}>"
         case MapType():
-            return f"map<{type_text(iceberg_type.key_type)}, {type_text(iceberg_type.value_type)}>"
+            return f"map<{type_text(iceberg_type.key_type, bare=bare)}, {part(iceberg_type.value_field)}>"
         case _:
             # pyiceberg puts a space into decimal(10, 2), and so do few others.
             text = str(iceberg_type)
@@ -54,8 +63,28 @@ def canonical(text: str) -> str:
     return type_text(parse_type(text))
 
 
+def bare(text: str) -> str:
+    """Give the type alone: without what is required within it and without doc strings; as it is, if it has none."""
+    parsed = parse_type(text)
+    alone = type_text(parsed, bare=True)
+    return text if alone == type_text(parsed) else alone
+
+
+@lru_cache(256)
+def _primitive(name: str) -> IcebergType:
+    return _PRIMITIVE.validate_python(name)
+
+
 def _quoted(name: str) -> str:
-    return name if _WORD.fullmatch(name) else '"{}"'.format(name.replace('"', '""'))
+    return name if _WORD.fullmatch(name) else _in_quotes(name)
+
+
+def _in_quotes(text: str) -> str:
+    return '"{}"'.format(text.replace('"', '""'))
+
+
+def _out_of_quotes(text: str) -> str:
+    return text[1:-1].replace('""', '"')
 
 
 class _Reader:
@@ -85,7 +114,7 @@ class _Reader:
 
     def _primitive(self, name: str) -> IcebergType:
         try:
-            return _PRIMITIVE.validate_python("".join(name.split()))
+            return _primitive("".join(name.split()))
         except (ValueError, OutOfRange):
             raise ValueError(f"{name!r} in {self._text!r} is no Iceberg type") from None
 
@@ -101,18 +130,30 @@ class _Reader:
     def _field(self) -> NestedField:
         name = self._next("quoted", "sized", "word")
         if name.startswith('"'):
-            name = name[1:-1].replace('""', '"')
+            name = _out_of_quotes(name)
         self._mark(":")
-        return NestedField(field_id=next(self._ids), name=name, field_type=self.type(), required=False)
+        number = next(self._ids)
+        required, kind = self._part()
+        doc = _out_of_quotes(self._next("quoted")) if self._peek().startswith('"') else None
+        return NestedField(field_id=number, name=name, field_type=kind, required=required, doc=doc)
 
     def _list(self) -> ListType:
-        return ListType(element_id=next(self._ids), element_type=self.type(), element_required=False)
+        number = next(self._ids)
+        required, element = self._part()
+        return ListType(element_id=number, element_type=element, element_required=required)
 
     def _map(self) -> MapType:
         key_id, value_id = next(self._ids), next(self._ids)
         key = self.type()
         self._mark(",")
-        return MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=self.type(), value_required=False)
+        required, value = self._part()
+        return MapType(key_id=key_id, key_type=key, value_id=value_id, value_type=value, value_required=required)
+
+    def _part(self) -> tuple[bool, IcebergType]:
+        required = self._peek() == _REQUIRED
+        if required:
+            self._next("word")
+        return required, self.type()
 
     def _peek(self) -> str:
         found = _TOKEN.match(self._text, self._at)

@@ -29,7 +29,7 @@ from lakehouse_ingest.formats import Format, infer
 from lakehouse_ingest.records import FAULT, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan, unit_of
-from lakehouse_ingest.tables import Column, Partition, Sort, TableSpec, TableState
+from lakehouse_ingest.tables import Column, Partition, Sort, TableSpec, TableState, bare
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
@@ -91,7 +91,7 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
     if field and unit == "auto":
         return None
     found = tuple(
-        from_table(column.name, column.type, column.doc, required=column.required)
+        from_table(column.name, bare(column.type), column.doc, required=column.required)
         for column in state.columns
         if column.name != SOURCE and (column.name != EVENT_TIME or field == EVENT_TIME)
     )

@@ -70,7 +70,7 @@ def rows_of(frame: DataFrame, planned: Planned) -> list[Row]:
 def as_table(plan: TablePlan, **settings: Any) -> TableState:
     """The table as the next start finds it."""
     made = spec(plan, TableSettings.model_validate(settings))
-    return TableState("t", "u", "", 2, 0, made.columns, made.partitions, made.sort, made.properties, {}, {}, "")
+    return TableState("t", "u", "", 2, 0, made.columns, made.partitions or (), made.sort, made.properties, {}, {}, "")
 
 
 # -- from data --------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.NamespaceMissing: NeedsOperator,
     catalog.Refused: NeedsOperator,
     catalog.BranchesRefused: SettingsRefused,
+    catalog.MetadataMissing: NeedsOperator,
     catalog.FilesUnfit: TryAgain,  # the next start holds the table against the settings
 }
 FOUND = {catalog.FileMissing}  # by who looks for it: an answer, not a failure

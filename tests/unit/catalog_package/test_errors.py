@@ -24,6 +24,7 @@ from catalog import (
     Unreachable,
     connect,
     create_table,
+    inspect,
     load,
 )
 from catalog.connection import Lake
@@ -172,6 +173,43 @@ def test_what_is_no_catalog_is_refused() -> None:
         connect(Connection(uri))
     with serving(lambda _: (404, "<html>nothing</html>")) as uri, pytest.raises(Refused):
         connect(Connection(uri))
+
+
+METADATA = {
+    "format-version": 2,
+    "location": "file:/t",
+    "last-updated-ms": 1,
+    "last-column-id": 1,
+    "schemas": [{"type": "struct", "schema-id": 0, "fields": []}],
+    "current-schema-id": 0,
+    "partition-specs": [{"spec-id": 0, "fields": []}],
+    "default-spec-id": 0,
+    "last-partition-id": 999,
+    "sort-orders": [{"order-id": 0, "fields": []}],
+    "default-sort-order-id": 0,
+    "last-sequence-number": 0,
+}
+TOO_NEW = [{"id": 1, "name": "v", "type": "variant", "required": False}]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"format-version": 9}, "the table has format version 9, and understood are 1, 2, 3"),
+        ({"schemas": [{"type": "struct", "schema-id": 0, "fields": TOO_NEW}]}, "a column of type 'variant'"),
+        ({"schemas": "nonsense"}, "not one of an Iceberg REST catalog"),
+    ],
+)
+def test_a_table_that_cannot_be_understood_is_refused_with_what_is_new_in_it(
+    metadata: dict[str, object], said: str
+) -> None:
+    body = json.dumps({"metadata-location": "file:/m", "metadata": {**METADATA, **metadata}})
+    with lake_answering(lambda _: (200, body)) as lake:
+        with pytest.raises(Refused, match=said):
+            load(lake, "n.t")
+        assert said in inspect(lake, "n.t").refusal
+        with pytest.raises(Refused, match=said):
+            create_table(lake, TableSpec("n.t", (Column("id", "long"),)))
 
 
 def test_a_token_that_is_not_taken_is_denied() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.typenames import canonical, parse_type, type_text
+from catalog.typenames import bare, canonical, parse_type, type_text
 
 PRIMITIVES = [
     "boolean",
@@ -35,16 +35,23 @@ def _quoted(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
 
 
+def _parts(types: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(types, types.map("required {}".format))
+
+
 def _structs(types: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    fields = st.lists(st.tuples(names, types), max_size=3, unique_by=lambda field: field[0])
-    return fields.map(lambda found: f"struct<{', '.join(f'{_quoted(name)}: {text}' for name, text in found)}>")
+    docs = st.one_of(st.just(""), st.text(st.characters(codec="utf-8"), max_size=8).map(lambda doc: f" {_quoted(doc)}"))
+    fields = st.lists(st.tuples(names, _parts(types), docs), max_size=3, unique_by=lambda field: field[0])
+    return fields.map(
+        lambda found: f"struct<{', '.join(f'{_quoted(name)}: {text}{doc}' for name, text, doc in found)}>"
+    )
 
 
 texts = st.recursive(
     st.sampled_from(PRIMITIVES),
     lambda types: st.one_of(
-        types.map("list<{}>".format),
-        st.tuples(types, types).map(lambda pair: f"map<{pair[0]}, {pair[1]}>"),
+        _parts(types).map("list<{}>".format),
+        st.tuples(types, _parts(types)).map(lambda pair: f"map<{pair[0]}, {pair[1]}>"),
         _structs(types),
     ),
     max_leaves=8,
@@ -69,10 +76,21 @@ def test_every_type_survives_the_way_to_text_and_back(text: str) -> None:
         ),
         ("map<string,list<long>>", "map<string, list<long>>"),
         ("struct<>", "struct<>"),
+        (
+            'struct< required : required   int  "the ""x""" , b: list<required long>>',
+            'struct<required: required int "the ""x""", b: list<required long>>',
+        ),
     ],
 )
 def test_a_type_has_one_canonical_text(text: str, expected: str) -> None:
     assert canonical(text) == expected
+
+
+def test_a_bare_type_says_neither_what_is_required_nor_why() -> None:
+    assert bare('map<string, required struct<a: required long "why", b: list<required int>>>') == (
+        "map<string, struct<a: long, b: list<int>>>"
+    )
+    assert bare('struct<"a":long>') == 'struct<"a":long>'
 
 
 @pytest.mark.parametrize(
@@ -91,6 +109,11 @@ def test_a_type_has_one_canonical_text(text: str, expected: str) -> None:
         "decimal",
         "long x",
         "struct<a: long?>",
+        "required long",
+        "struct<a: required>",
+        "struct<a: required required long>",
+        'list<long "why">',
+        "map<required string, long>",
     ],
 )
 def test_what_is_no_type_is_refused_with_its_text(text: str) -> None:

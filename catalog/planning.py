@@ -1,0 +1,123 @@
+"""What has to change for a table to take some data, and what of the data it can't take: a value, made of values.
+
+    found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", columns_of_the_data), Contract("widen"))
+    found.changes, found.refusals, found.objections
+
+Nothing here talks to a catalog. What is added goes behind what is there, in the order of what is wanted, and is
+optional at every depth: rows that are there lack it. What the table has and the data lacks stays as it is. A name that
+differs by case only is neither the same nor another one: it is set aside. Default values (format 3) are not planned.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+from catalog.changes import Add, Change, Describe, Fate, Relax, Repartition, Verdict, Widen
+from catalog.comparison import Comparison
+from catalog.contracts import FOLLOW, Contract, Rule, within
+from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
+from catalog.layouts import misfits, same_partitions, shown
+from catalog.specs import Column, TableSpec, TableState
+from catalog.typenames import parse_type
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The changes that the contract allows, and what becomes of each field that is wanted."""
+
+    wanted: TableSpec
+    contract: Contract
+    changes: tuple[Change, ...]
+    verdicts: tuple[Verdict, ...]
+    lacking: tuple[str, ...]  # the table needs a value there and the data may have none: such a row can't land
+    objections: tuple[str, ...]  # why the table can't be used at all as it is wanted
+
+    def covers(self, change: Change) -> bool:
+        """Whether it is one of the plan's, or a part of one: others may have done the rest."""
+        if isinstance(change, Repartition):
+            return any(isinstance(each, Repartition) for each in self.changes)
+        return any(not isinstance(each, Repartition) and within(change.path, each.path) for each in self.changes)
+
+    @property
+    def refusals(self) -> tuple[Verdict, ...]:
+        """What the table will not take."""
+        return tuple(each for each in self.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE})
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.changes, *self.refusals, *self.objections))) or "nothing to change"
+
+
+def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) -> Plan:
+    """Compare a table with what is wanted of it; what is asked for is said in `Contract`."""
+    walk = Comparison(current, contract)
+    walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
+    changes: list[Change] = list(walk.changes)
+    objections: list[str] = []
+    if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
+        # What is there already has been found good by whoever made it.
+        objections += misfits(wanted.partitions, struct_of(evolved(current.columns, changes)))
+        if not objections:
+            if contract.partitions is Rule.EVOLVE:
+                changes.append(Repartition(current.partitions, wanted.partitions))
+            else:
+                objections.append(
+                    f"the table {current.name} is partitioned by {shown(current.partitions)}, not by"
+                    f" {shown(wanted.partitions)}: change what is wanted, let partitions evolve, or name another table"
+                )
+    return Plan(wanted, contract, tuple(changes), tuple(walk.verdicts), tuple(walk.lacking), tuple(objections))
+
+
+def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:
+    """Plan columns each below the path of a struct ("" is the table): what is missing, and what can't be added.
+
+    Those that are there stay as they are, doc strings too: whoever added one first may have said in it what it is.
+    """
+    walk = Comparison(current, Contract(max_columns=None, max_depth=None))
+    wanted: dict[str, list[Column]] = {}
+    for parent, column in columns:
+        wanted.setdefault(parent, []).append(column)
+    there = {".".join(path): (path, kind) for path, kind in parts_of(struct_of(current.columns), ())}
+    missing = []
+    for parent, below in wanted.items():
+        path, kind = there.get(parent, ((), None))
+        if isinstance(kind, StructType):
+            walk.struct(kind, struct_of(below), path)
+        else:
+            missing.append(f"there is no struct {parent}")
+    unfit = [
+        f"column {each.path} is there as {each.current}, not as {each.wanted}"
+        if each.current
+        else f"column {each.path}: {each.reason}"
+        for each in walk.verdicts
+        if each.fate in {Fate.SET_ASIDE, Fate.WIDEN}
+    ]
+    return tuple(each for each in walk.changes if isinstance(each, Add)), (*missing, *unfit)
+
+
+def evolved(columns: Sequence[Column], changes: Iterable[Change]) -> tuple[Column, ...]:
+    """Give the columns as they will be: what `apply` makes of the table's."""
+    changes = tuple(changes)
+    added = [change for change in changes if isinstance(change, Add)]
+    widened = {change.path: change.new for change in changes if isinstance(change, Widen)}
+    relaxed = {change.path for change in changes if isinstance(change, Relax)}
+    docs = {change.path: change.doc for change in changes if isinstance(change, Describe)}
+
+    def part(field: NestedField, path: Path) -> NestedField:
+        text = ".".join(path)
+        kind = parse_type(widened[text]) if text in widened else inner(field.field_type, path)
+        return named(field.name, kind, docs.get(text, field.doc), required=field.required and text not in relaxed)
+
+    def inner(kind: IcebergType, path: Path) -> IcebergType:
+        match kind:
+            case StructType():
+                text = ".".join(path)
+                new = struct_of(each.column for each in added if each.parent == text).fields
+                return StructType(*(part(each, (*path, each.name)) for each in kind.fields), *new)
+            case ListType():
+                return list_of(part(kind.element_field, (*path, ELEMENT)))
+            case MapType():
+                return map_of(kind.key_type, part(kind.value_field, (*path, VALUE)))
+        return kind
+
+    return columns_of(inner(struct_of(columns), ()))

@@ -1,0 +1,59 @@
+"""The catalogs, one after the other."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from pyiceberg.exceptions import NamespaceNotEmptyError
+
+from catalog import CatalogError, Column, Lake, TableSpec, create_table, ensure_namespace
+from tests.services import catalogs
+from tests.services.catalogs import NAMESPACE, Kind
+
+
+@pytest.fixture(scope="package", params=catalogs.RUN)
+def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kind]:
+    made = {
+        "embedded": lambda: catalogs.embedded(request.getfixturevalue("rest_uri")),
+        "gated": lambda: catalogs.gated(request.getfixturevalue("rest_uri")),
+        "sql": lambda: catalogs.of_pyiceberg(tmp_path_factory.mktemp("sql")),
+        "given": catalogs.given,
+    }
+    with made[request.param]() as kind:
+        yield kind
+
+
+@pytest.fixture(scope="package")
+def lake(kind: Kind) -> Iterator[Lake]:
+    with kind.opened() as lake:
+        ensure_namespace(lake, NAMESPACE)
+        yield lake
+        if kind.name == "given":
+            clear(lake, (NAMESPACE,))
+
+
+@pytest.fixture
+def unmade() -> str:
+    """The name of a table that there is not."""
+    return f"{NAMESPACE}.t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def name(lake: Lake, unmade: str) -> str:
+    create_table(lake, TableSpec(unmade, (Column("id", "long"), Column("site", "string")), ()))
+    return unmade
+
+
+def clear(lake: Lake, namespace: tuple[str, ...]) -> None:
+    """Somebody else's catalog is left as it was."""
+    for inner in lake.pyiceberg.list_namespaces(namespace):
+        clear(lake, inner)
+    for table in lake.pyiceberg.list_tables(namespace):
+        with suppress(CatalogError), lake.calling("dropping"):
+            lake.pyiceberg.purge_table(table)
+    for view in lake.pyiceberg.list_views(namespace):
+        with suppress(CatalogError), lake.calling("dropping"):
+            lake.pyiceberg.drop_view(view)
+    with suppress(CatalogError, NamespaceNotEmptyError), lake.calling("dropping"):
+        lake.pyiceberg.drop_namespace(namespace)
