@@ -94,7 +94,7 @@ def _stage(
 ) -> Staged:
     what = f"staging on branch {branch}"
     ours: set[int] = set()
-    for last in patiently():
+    for last in patiently(TRIES):
         table = lake.table(name)
         state = state_of(table)
         if branch not in state.refs:
