@@ -105,11 +105,11 @@ def _stage(
             return Staged(at, state.snapshots[at].parent)
         with lake.calling(f"{what} of table {name}"):
             written = files(table)
-        requirements = (still(branch, at), still("main", state.main))
         try:
             again = built(lake, table, what, written, summary)
             ours.add(again.snapshot)
-            commit(lake, table, what, requirements, (*again.updates, move(branch, again.snapshot)))
+            # Whether main has moved meanwhile is for the publication to find.
+            commit(lake, table, what, (still(branch, at),), (*again.updates, move(branch, again.snapshot)))
         except (Conflict, OutcomeUnknown):
             if last:
                 raise

@@ -11,7 +11,6 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -52,6 +51,8 @@ class Kafka:
         self._topics = list(topics)
         self._said: list[KafkaError] = []  # of connections: the answer to a question never tells why there is none
         self._is_new = True
+        self._hinting: Consumer | None = None
+        self._committed: list[KafkaError | None] = []
         client: dict[str, Any] = {
             "socket.timeout.ms": int(ASK_S * 1000),
             "log_level": 0,  # librdkafka prints to stderr; what matters comes back as an error
@@ -189,8 +190,38 @@ class Kafka:
     def publish(self, offsets: Offsets, group: str) -> None:
         """Group offsets for lag tools: a hint that nothing here ever reads."""
         parts = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-        hint = ConsumerGroupTopicPartitions(group, parts)
-        self._ask(lambda: self._admin.alter_consumer_group_offsets([hint], request_timeout=ASK_S))
+        if not parts:
+            return
+        committer = self._committer(group)
+        self._committed.clear()
+        committer.commit(offsets=parts, asynchronous=True)
+        deadline = monotonic() + ASK_S
+        while not self._committed:
+            if monotonic() > deadline:
+                raise TryAgain(f"{self._settings.brokers} did not take the offsets of the group {group} in time")
+            committer.poll(LOOK_S)
+        if error := self._committed.pop():
+            raise self._explained(error, group)
+
+    def _committer(self, group: str) -> Consumer:
+        """A consumer that joins nothing and is never closed, which could wait for brokers that are away.
+
+        Not an administrator's question: librdkafka 2.16 ends the whole process when a broker goes away while one about
+        a group is under way (librdkafka#4605).
+        """
+        if self._hinting is None:
+            client: dict[str, Any] = {
+                **for_librdkafka(self._settings),
+                "group.id": group,
+                "log_level": 0,
+                "enable.auto.commit": False,
+                "error_cb": self._said.append,
+                "on_commit": lambda error, parts: self._committed.append(
+                    error or next((each.error for each in parts if each.error), None)
+                ),
+            }
+            self._hinting = Consumer(client)
+        return self._hinting
 
     def probe(self, group: str) -> str:
         """What is there, found out by what a run does: the topics' ends, one record, and the group."""

@@ -174,7 +174,15 @@ def test_partitions_that_are_added(bench: Bench) -> None:
     topic.check()
 
 
-@pytest.mark.parametrize("length", [0, 4, 10, 25], ids=["empty", "shorter", "just as long", "longer"])
+@pytest.mark.parametrize(
+    "length",
+    [
+        pytest.param(0, id="empty", marks=pytest.mark.long),
+        pytest.param(4, id="shorter", marks=pytest.mark.long),
+        pytest.param(10, id="just as long"),
+        pytest.param(25, id="longer"),
+    ],
+)
 def test_a_topic_that_is_made_anew_while_it_runs(bench: Bench, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark knows it by its name, and where it has as many records as before, or none, no batch comes to find out."""
     monkeypatch.setattr(stream, "TOPICS_S", 0.5)
@@ -294,6 +302,10 @@ def test_what_compaction_takes_before_it_is_read(bench: Bench, monkeypatch: pyte
 
 # -- a broker of their own --------------------------------------------------------------------------------
 
+# Long, for this process's own sake: a question about groups that a broker leaves unanswered when it stops may later
+# end the process by an assertion within librdkafka 2.16. In `make test` a pipeline in a process of its own is tried
+# with a broker that is killed and comes back: `test_away`.
+
 
 class Harmed:
     """It always comes back to the same place."""
@@ -342,7 +354,8 @@ def beside(harmed: Harmed, spark: SparkSession, rest_uri: str, tmp_path: Path) -
     return Bench(spark, harmed.address, rest_uri, tmp_path)
 
 
-@pytest.mark.parametrize("end", [Harmed.stop, pytest.param(Harmed.kill, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("end", [Harmed.stop, Harmed.kill])
 def test_a_broker_that_restarts(harmed: Harmed, beside: Bench, end: Callable[[Harmed], None]) -> None:
     """What was asked for in the middle of it lands, and what comes after it."""
     topic = Topic.of(beside, f"restarts_{end.__name__}", 2)
@@ -356,7 +369,8 @@ def test_a_broker_that_restarts(harmed: Harmed, beside: Bench, end: Callable[[Ha
     topic.check()
 
 
-@pytest.mark.parametrize("down", [False, pytest.param(True, marks=pytest.mark.long)], ids=["running", "down"])
+@pytest.mark.long
+@pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
 def test_a_broker_that_comes_back_with_an_older_log(harmed: Harmed, beside: Bench, *, down: bool) -> None:
     """As after an election of one that lagged behind: the end went back, and its offsets will mean other records."""
     topic = Topic.of(beside, f"older_{'down' if down else 'running'}")

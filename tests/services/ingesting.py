@@ -75,11 +75,13 @@ class Bench:
         return found
 
     def places(self, *names: str) -> Counter[tuple[str, int, int]]:
-        """How often each (topic, partition, offset) stands in these tables together."""
+        """How often each (topic, partition, offset) stands in these tables together; rows of others have none."""
+        read = (self.table(name).scan(selected_fields=("_source",)).to_arrow() for name in names)
         return Counter(
             (source["topic"], source["partition"], source["offset"])
-            for name in names
-            for source in (row["_source"] for row in self.rows(name))
+            for rows in read
+            for source in rows["_source"].to_pylist()
+            if source
         )
 
     def published(self, name: str) -> list[Any]:
