@@ -199,7 +199,9 @@ class Kafka:
         while not self._committed:
             if monotonic() > deadline:
                 raise TryAgain(f"{self._settings.brokers} did not take the offsets of the group {group} in time")
-            committer.poll(LOOK_S)
+            said = committer.poll(LOOK_S)  # of a consumer that reads nothing: why it gets no answer
+            if said is not None and (refusal := said.error()):
+                raise self._explained(refusal, group)
         if error := self._committed.pop():
             raise self._explained(error, group)
 

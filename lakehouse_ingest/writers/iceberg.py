@@ -32,6 +32,9 @@ class FileOptions:
             "write.distribution-mode": "none",  # a shuffle a batch costs more than a few more files
             "write.metadata.delete-after-commit.enabled": "true",
             "write.metadata.previous-versions-max": "20",
+            # Beside a neighbour that never rests Iceberg's four tries, waiting ever longer, are too few to stage.
+            "commit.retry.num-retries": "20",
+            "commit.retry.max-wait-ms": "2000",
         }
 
 
