@@ -141,8 +141,8 @@ def _traces(batch: Range, *, wanted: bool) -> list[Column]:
         return []
     record = F.col(RECORD)
     value = F.get(F.filter(record["headers"], lambda each: each["key"] == HEADER), F.lit(0))["value"]
-    looked_at = record["offset"] % max(1, len(batch) // LOOKED_AT) == 0
-    return [F.collect_set(F.when(looked_at & (F.octet_length(value) == LENGTH), value.cast("string"))).alias(TRACES)]
+    whole = F.when(F.octet_length(value) == LENGTH, value.cast("string"))
+    return [F.collect_set(F.when(record["offset"] % max(1, len(batch) // LOOKED_AT) == 0, whole)).alias(TRACES)]
 
 
 def _tally(observed: Mapping[str, Any], batch: Range) -> Tally:
