@@ -46,18 +46,21 @@ def collector() -> Iterator[tuple[str, int]]:
 
 
 class _FromTheFirst(Watch):
-    """Takes the time when the first batch has landed."""
+    """Takes the time when the first batch has landed, and counts the events of the others."""
 
     def __init__(self, pipeline: str, sink: Telemetry, without: int) -> None:
         super().__init__(pipeline, sink)
         self._without = without
         self.began: float | None = None
+        self.received = 0
         tell = self.events.batch_landed
 
         def landed(**told: Any) -> None:
             tell(**told)
             if self.began is None:
                 self.began = cpu_seconds(self._without)
+            else:
+                self.received += told["received"]
 
         self.events.batch_landed = landed  # type: ignore[method-assign]
 
@@ -80,12 +83,12 @@ def microseconds(running: Running, settings: Settings, sink: Telemetry, scratch:
     watch = _FromTheFirst(settings.name, sink, without)
     scratch.mkdir()
     connection = connection_of(settings.catalog, settings.s3, running.catalog_uri)
-    pipeline = Pipeline(settings, running.spark, connection, watch, scratch, drain=True)
-    pipeline.run()
+    Pipeline(settings, running.spark, connection, watch, scratch, max_batches=BATCHES + 1).run()
     sink.shutdown(30)
-    if pipeline.landed != BATCHES + 1 or watch.began is None or sink.dropped:
-        raise SystemExit(f"{pipeline.landed} batches, dropped by telemetry: {dict(sink.dropped)}")
-    return (cpu_seconds(without) - watch.began) / (BATCHES * BATCH) * 1e6
+    # Spark shares a batch out among partitions, and rounds.
+    if watch.received < 0.99 * BATCHES * BATCH or watch.began is None or sink.dropped:
+        raise SystemExit(f"{watch.received} events, dropped by telemetry: {dict(sink.dropped)}")
+    return (cpu_seconds(without) - watch.began) / watch.received * 1e6
 
 
 def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[str, float]]:
@@ -112,7 +115,7 @@ def main() -> None:
         broker = server.start()
         try:
             create_topic(broker, TOPIC, PARTITIONS)
-            produce(broker, TOPIC, events((BATCHES + 1) * BATCH))
+            produce(broker, TOPIC, events((BATCHES + 2) * BATCH))
             found = list(pairs(count, case, Path(scratch), broker))
         finally:
             server.stop()
