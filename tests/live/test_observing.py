@@ -173,24 +173,6 @@ def test_declared_columns_and_one_table_are_one_pass(bench: Bench, topic: str) -
     assert batch.links == (seen.span("start").span_id, *(f"{n:016x}" for n in range(1, 33))), "40 have been sent"
 
 
-def test_what_spark_logs_is_one_line_an_event_and_quiet(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """An error with the first line of its cause; what is no error is not said at all."""
-    jvm = bench.spark.sparkContext._jvm
-    assert jvm is not None
-    words = jvm.org.apache.logging.log4j.LogManager.getLogger("org.example.Words")
-    words.warn("not this")
-    words.error("first\n\tsecond", jvm.java.lang.IllegalStateException("a cause"))
-    said: list[str] = []
-
-    def heard() -> bool:
-        said.append(capsys.readouterr().out)
-        return "Words" in "".join(said)
-
-    assert until(heard, 20), said
-    (line,) = [line for line in "".join(said).splitlines() if "Words" in line]
-    assert line.startswith("Words: first second java.lang.IllegalStateException: a cause")
-
-
 @pytest.fixture
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "LOOK_S", 0.2)
