@@ -14,6 +14,7 @@ CatalogError
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
+    ├── NamespaceRefused the catalog will not make a namespace that there is not
     ├── MetadataMissing  a table is registered, and the file that says what it is is gone: it may not be made anew
     └── FilesUnfit       files wait to be staged again, and the table has changed: what is in them may be written anew
 
@@ -92,6 +93,10 @@ class BranchesRefused(Refused):
     """A branch could not be made: there are catalogs that allow no ref beside main."""
 
 
+class NamespaceRefused(Refused):
+    """A namespace is missing, and the catalog will not make it for us."""
+
+
 class MetadataMissing(Refused):
     """A table is registered whose own metadata file is gone."""
 
@@ -110,6 +115,7 @@ _STORE_DENIES = re.compile(
 )
 # Of the file that a catalog's entry leads to: that is no missing table, and nobody should make one there.
 _NO_METADATA = re.compile(r"(?=.*(?:NotFoundException|No such file)).*?(?P<file>[^\s'\"/]+\.metadata\.json)", re.DOTALL)
+_TOO_NEW = "name another table, or take a newer release"
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: (\S+)")
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
@@ -217,10 +223,10 @@ def _unread(error: UnreadableAnswer) -> str:
     for each in error.errors(include_url=False, include_input=False):
         if each["type"] == "union_tag_invalid" and "format-version" in each.get("ctx", {}).get("discriminator", ""):
             known = each["ctx"]["expected_tags"]
-            return f"the table has format version {each['ctx']['tag']}, and understood are {known}"
+            return f"the table has format version {each['ctx']['tag']}, and understood are {known}; {_TOO_NEW}"
         if found := _UNKNOWN_TYPE.search(each["msg"]):
-            return f"the table has a column of type {found[1]}, which is not understood"
-    return "the answer is not one of an Iceberg REST catalog"
+            return f"the table has a column of type {found[1]}, which is not understood; {_TOO_NEW}"
+    return "the answer is not one of an Iceberg REST catalog; see what answers there"
 
 
 def redacted(text: str, secrets: Collection[str]) -> str:

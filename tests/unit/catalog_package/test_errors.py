@@ -50,7 +50,7 @@ def serving(answer: Answer) -> Iterator[str]:
                 self.end_headers()
                 self.wfile.write(body.encode())
 
-        do_GET = do_POST = handle_any  # noqa: N815 - the names that the server looks for
+        do_GET = do_HEAD = do_POST = handle_any  # noqa: N815 - the names that the server looks for
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
