@@ -33,7 +33,6 @@ class Can(StrEnum):
     NAMESPACE_PLACES = "namespace places"  # a namespace's tables in its location, unless we say otherwise
     BRANCH_FIRST = "branch first"  # a branch on a table that has no snapshot yet
     CUTS = "cut histories"  # a snapshot whose parent was expired still names it
-    CROWDS = "crowds"  # several commits at a time, so that some are refused
     VIEWS = "views"
     LOCAL_FILES = "local files"  # keeps metadata where a test can take it away
     OLD_FORMATS = "format 1"
@@ -56,7 +55,7 @@ JDBC = frozenset({Can.NAMESPACE_PLACES})
 CANNOT = {
     "embedded": JDBC,
     "gated": JDBC,
-    "sql": frozenset({Can.VIEWS, Can.BRANCH_FIRST, Can.CROWDS, Can.CUTS, Can.NEW_FORMATS}),
+    "sql": frozenset({Can.VIEWS, Can.BRANCH_FIRST, Can.CUTS, Can.NEW_FORMATS}),
 }
 
 
