@@ -126,11 +126,16 @@ def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> C
 
 def to_spark(iceberg: str) -> str:
     """Iceberg's words as Spark's; a word before a colon is a field's name and stays."""
-    return re.sub(
-        r'"(?:[^"]|"")*"|\b[a-z]+\b(?!\s*:)',
-        lambda found: _quoted(found[0]) if found[0][0] == '"' else TO_SPARK.get(found[0], found[0]),
-        iceberg,
-    )
+    return re.sub(r'"(?:[^"]|"")*"|(?P<name>\w+)(?=\s*:)|\b[a-z]+\b', _spelled, iceberg)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    if found[0][0] == '"':
+        return _quoted(found[0])
+    if found["name"]:
+        # Spark's parser knows the letters of ASCII only, and takes 1d for a number.
+        return found[0] if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found[0]) else f"`{found[0]}`"
+    return TO_SPARK.get(found[0], found[0])
 
 
 def _quoted(text: str) -> str:

@@ -115,14 +115,19 @@ class StreamTables:
             origin=_origin(route),
         )
         try:
-            if state:
-                keeper.adopt(state, self.opened.get(name))
+            self._take(keeper, state)
         except (SettingsRefused, TableChanged) as refusal:
             if name in self.registered or not _origin(route):
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
         return keeper
+
+    def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
+        if state:
+            keeper.adopt(state, self.opened.get(keeper.name))
+        elif refusal := self.lake.look(keeper.name).refusal:
+            raise SettingsRefused(refusal)  # a view has the name
 
     def _name(self, route: Route) -> str:
         template = self.stream.tables[route.entry].table

@@ -15,7 +15,7 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables.explaining import URI, LostRace, explained, superseded, with_advice
+from lakehouse_ingest.tables.explaining import URI, LostRace, explained, makeable, superseded, with_advice
 from lakehouse_ingest.tables.places import TOPIC, TYPE, Place, Registered, newest_epoch
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
 
@@ -45,7 +45,7 @@ class Lake:
         self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
 
     def ensure_namespace(self, namespace: str) -> None:
-        with explained():
+        with explained(), makeable():
             catalog.ensure_namespace(self._lake, namespace)
 
     def has_namespace(self, namespace: str) -> bool:
@@ -55,7 +55,7 @@ class Lake:
     @contextmanager
     def probe(self, namespace: str) -> Iterator[tuple[str, str]]:
         """A table of one column, and its location; gone when the block ends."""
-        with explained(), catalog.probe_table(self._lake, namespace) as state:
+        with explained(), makeable(), catalog.probe_table(self._lake, namespace) as state:
             yield state.name, state.location
 
     def write_and_read(self, table: str) -> None:
@@ -69,6 +69,11 @@ class Lake:
                 return catalog.load(self._lake, table)
             except catalog.TableMissing:
                 return None
+
+    def look(self, table: str) -> catalog.Inspection:
+        """What stands under the name, whatever it is."""
+        with explained():
+            return catalog.inspect(self._lake, table)
 
     def create(self, spec: catalog.TableSpec) -> TableState:
         with explained():
