@@ -69,7 +69,7 @@ def lenient(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
     """As `decode`; where a value does not fit its column `_data` has null, and the fault is in `_misfit`."""
     text, why = _text(), F.col("_why")
     parsed, one, fault = _parsed(rows, columns)
-    fits_not = why["reason"].isin(Reason.WRONG_TYPE, Reason.OUT_OF_RANGE)
+    fits_not = why["reason"].isin(str(Reason.WRONG_TYPE), str(Reason.OUT_OF_RANGE))
     # What fits is read beside what does not, though only without what the whole text is wrapped in.
     whole = _fields(columns, _read_as) or f"{BROKEN} string"
     some = F.when(fits_not, F.from_json(text, whole, OPTIONS)).otherwise(one)

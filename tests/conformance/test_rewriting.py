@@ -1,6 +1,6 @@
 """Rows that are changed where they are, while others write, take rows out, and change the table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 import pytest
@@ -72,7 +72,7 @@ def test_what_others_do_meanwhile_stays_done(
 ) -> None:
     """Rows that come, rows that go, which makes another file of ours, and a column."""
     made(lake, unmade)
-    turns = iter(
+    turns: Iterator[Callable[[Lake], object]] = iter(
         [
             lambda other: append_onto(other, unmade, [{"id": 5, "site": "c", "note": "y"}], lambda _: {"mark": "2"}),
             lambda other: other.table(unmade).delete("id == 2"),

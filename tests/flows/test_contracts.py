@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import hypothesis
@@ -9,17 +10,17 @@ import pytest
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
 
 from lakehouse_ingest.columns import TOO_MANY_NEW, ColumnPlan, Refused, to_iceberg
 from lakehouse_ingest.contracts import aside_of, has_beyond
+from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.formats import infer, json_object
 from lakehouse_ingest.planning import Planned, new_fields, plan_from_records, plan_that_stands, spec
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan, shape
 from lakehouse_ingest.sorting import _decoded
-from lakehouse_ingest.tables import Relax, Widen
+from lakehouse_ingest.tables import Relax, TableState, Widen
 from lakehouse_ingest.widening import outgrown
 from tests.flows.conftest import FEW, Records
 
@@ -240,6 +241,23 @@ def test_what_lies_deeper_keeps_its_json_text(records: Records) -> None:
     ]
 
 
+def test_new_columns_are_no_deeper_than_they_may_be(records: Records) -> None:
+    frame = records(texts([{"deep": {"a": {"b": 1}}, "place": {"new": {"a": {"b": 1}}}}]))
+    settings = TableSettings.model_validate({"max_depth": 2})
+    found = new_fields(TablePlan("t", COLUMNS, None, "iso"), settings, json_object, infer(json_object, frame), frame)
+    assert {column.name: column.type for _, column in found.columns} == {
+        "deep": "struct<a: struct<b: long>>",
+        "new": "struct<a: string>",
+    }
+
+
+def test_under_evolve_what_finds_no_place_is_rescued_where_that_is_asked_for(records: Records) -> None:
+    frame = records(texts([{"id": "x"}, {"color": 1}, {"id": 1}]))
+    rows = landed(frame, settings_of(contract="evolve", rescue=True))
+    assert [rescued(row) for row in rows] == [{"id": "x"}, {"color": 1}, None]
+    assert aside_of(settings_of(contract="evolve")) is None
+
+
 def test_a_table_is_looked_into_only_where_there_may_be_more(records: Records) -> None:
     def beyond(value: Any) -> bool:
         return has_beyond(TablePlan("t", COLUMNS, None, "iso"), infer(json_object, records(texts([value]))))
@@ -303,5 +321,9 @@ def test_a_first_batch_makes_the_table_with_its_rescue_column(records: Records) 
     made = spec(planned.plan, settings)
     assert [column.name for column in made.columns] == ["id", "event_time", RESCUED, SOURCE]
     assert planned.plan.aside == aside_of(settings)
-    assert F is not None
-    assert plan_that_stands is not None
+    state = TableState("t", "u", "", 2, 0, made.columns, made.partitions or (), made.sort, made.properties, {}, {}, "")
+    assert plan_that_stands(state, settings) == planned.plan
+    assert not plan_that_stands(state, TableSettings()).aside
+    other = tuple(replace(each, type="long") if each.name == RESCUED else each for each in made.columns)
+    with pytest.raises(TableChanged, match=RESCUED):
+        plan_that_stands(replace(state, columns=other), settings)
