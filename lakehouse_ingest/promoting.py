@@ -12,7 +12,6 @@ from lakehouse_ingest.columns import are_names
 
 _DECODER = json.JSONDecoder(parse_float=Decimal)
 _BETWEEN = " \t\r\n,:"
-_NOTHING: tuple[Any, ...] = (None, [], {})
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -58,9 +57,15 @@ def put_at(row: Any, path: Sequence[str], value: Any) -> Any:
     return {**(row or {}), path[0]: put_at((row or {}).get(path[0]), path[1:], value)}
 
 
+def holds(value: Any) -> bool:
+    """`null`, `[]` and `{}` hold nothing, nor does what is made of these alone."""
+    inside = value.values() if isinstance(value, dict) else value
+    return any(map(holds, inside)) if isinstance(value, dict | list) else value is not None
+
+
 def covered(value: Any, got: Any) -> bool:
     """Whether the column holds all of it; what holds nothing may be missing."""
-    if value in _NOTHING:
+    if not holds(value):
         return True
     match value, got:
         case dict(), list():  # a map, as Arrow gives it
@@ -90,7 +95,7 @@ def _nested(value: Any, kind: Any) -> Any:
             return [(key, fitted(each, kind.item_type)) for key, each in value.items()]
         case dict() if pa.types.is_struct(kind):
             types = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
-            if more := [key for key, each in value.items() if each not in _NOTHING and key not in types]:
+            if more := [key for key, each in value.items() if holds(each) and key not in types]:
                 raise ValueError(f"{more[0]} has no place")
             return {name: fitted(value.get(name), inner) for name, inner in types.items()}
     return None

@@ -1,7 +1,8 @@
 """What the columns have no place for: set aside by the table's contract, or the reason of a dead letter.
 
 A field is set aside with its whole value, as it came, as soon as anything of that is missing in its column: the field
-has none, its value is of another type, or something within it has no place. `null`, `[]` and `{}` hold nothing.
+has none, its value is of another type, or something within it has no place. `null`, `[]` and `{}` hold nothing, nor does
+what is made of these alone: no column would come of it either.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ from lakehouse_ingest.shaping import faulty
 
 STAGE = "rescue"
 ELEMENT, VALUE = "element", "value"  # the words by which a path leads through lists and maps
-NOTHING = ("VOID", "OBJECT<>", "ARRAY<VOID>")
+# In what Spark says of a variant, the type of a plain value: `STRING`, or the `BIGINT` in `OBJECT<a: ARRAY<BIGINT>>`.
+PLAIN = r"(^|[<:] ?)(?!VOID)[A-Z_]+(\(|[,>]|$)"
 
 
 def set_aside(rows: DataFrame, columns: Sequence[ColumnPlan], aside: Aside, *, beyond: bool) -> DataFrame:
@@ -103,7 +105,7 @@ def _refused(name: Column, path: Sequence[str], aside: Aside) -> Column:
 
 
 def _holds(raw: Column) -> Column:
-    return raw.isNotNull() & ~F.schema_of_variant(raw).isin(*NOTHING)
+    return F.coalesce(F.schema_of_variant(raw).rlike(PLAIN), F.lit(False))
 
 
 def _once(value: Column, then: Callable[[Column], Column]) -> Column:

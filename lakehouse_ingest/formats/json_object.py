@@ -53,6 +53,7 @@ OPTIONS = {
     "maxNestingDepth": str(LEVELS),
 }
 WRAPPED = {**OPTIONS, "maxNestingDepth": str(LEVELS + 2)}
+FOLLOWED = "something follows the JSON object"
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
 
 
@@ -73,7 +74,10 @@ def lenient(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
     # What fits is read beside what does not, though only without what the whole text is wrapped in.
     whole = _fields(columns, _read_as) or f"{BROKEN} string"
     some = F.when(fits_not, F.from_json(text, whole, OPTIONS)).otherwise(one)
-    found = parsed.withColumn("_why", fault).withColumn("_one", some)
+    # Of what does not fit nobody has asked yet whether something follows it.
+    alone = F.size(F.from_json(_wrapped(text), "_ array<variant>", WRAPPED)["_"]) == 2  # noqa: PLR2004
+    more = F.when(fits_not & ~F.coalesce(alone, F.lit(False)), _fault(Reason.BROKEN, FOLLOWED))
+    found = parsed.withColumn("_why", fault).withColumn("_why", F.coalesce(more, why)).withColumn("_one", some)
     one = F.col("_one")
     lost = [_no_decimal(one[column.field], column) for column in columns if _is_decimal(column)]
     return found.select(
@@ -89,10 +93,9 @@ def _parsed(rows: DataFrame, columns: Sequence[ColumnPlan]) -> tuple[DataFrame, 
     """With a column more; the decoded object in it, and what is wrong with it."""
     text = _text()
     fields = _fields(columns, _read_as) or f"{BROKEN} string"
-    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
-    # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
-    wrapped = F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
-    parsed = rows.withColumn("_parsed", F.from_json(wrapped, f"_ array<struct<{fields}>>, {BROKEN} string", WRAPPED))
+    parsed = rows.withColumn(
+        "_parsed", F.from_json(_wrapped(text), f"_ array<struct<{fields}>>, {BROKEN} string", WRAPPED)
+    )
     found, broken = F.col("_parsed")["_"], F.col("_parsed")[BROKEN]
     one = F.get(found, F.lit(0))  # unlike [0] it does not raise on an empty list
     fault = (
@@ -104,6 +107,12 @@ def _parsed(rows: DataFrame, columns: Sequence[ColumnPlan]) -> tuple[DataFrame, 
         .when(one.isNull(), _fault(Reason.NOT_OBJECT, "null where an object is expected"))
     )
     return parsed, one, fault
+
+
+def _wrapped(text: Column) -> Column:
+    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
+    # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
+    return F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
 
 
 def field(path: Sequence[str]) -> Column:
@@ -210,7 +219,7 @@ def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Colu
             ~kind.startswith("OBJECT"),
             _fault(Reason.NOT_OBJECT, F.concat(F.substring(kind, 1, 60), F.lit(" where an object is expected"))),
         )
-        .when(broken.isNull(), _fault(Reason.BROKEN, "something follows the JSON object"))
+        .when(broken.isNull(), _fault(Reason.BROKEN, FOLLOWED))
     )
     return fault.otherwise(_once(_misfits(read, columns[:NAMED_IN_DETAIL]), _first_of)) if columns else fault
 
