@@ -1,8 +1,8 @@
 """What the columns have no place for: set aside by the table's contract, or the reason of a dead letter.
 
 A field is set aside with its whole value, as it came, as soon as anything of that is missing in its column: the field
-has none, its value is of another type, or something within it has no place. `null`, `[]` and `{}` hold nothing, nor does
-what is made of these alone: no column would come of it either.
+has none, its value is of another type, or something within it has no place. `null`, `[]` and `{}` hold nothing, nor
+does what is made of these alone: no column would come of it either.
 """
 
 from collections.abc import Callable, Sequence
