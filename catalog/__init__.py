@@ -10,7 +10,7 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
-from catalog.changes import Add, Describe, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Describe, Evolution, Fate, Relax, Repartition, Verdict, Widen
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
@@ -42,15 +42,17 @@ from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
+from catalog.rewriting import Change, arrow_type, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
-from catalog.typenames import bare, canonical
+from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
     "Add",
     "BranchGone",
     "BranchesRefused",
     "CatalogError",
+    "Change",
     "Column",
     "Conflict",
     "Connection",
@@ -58,6 +60,7 @@ __all__ = [
     "Decide",
     "Denied",
     "Describe",
+    "Evolution",
     "Fate",
     "FileMissing",
     "FilesDenied",
@@ -92,6 +95,7 @@ __all__ = [
     "append_onto",
     "append_rows",
     "apply",
+    "arrow_type",
     "bare",
     "canonical",
     "connect",
@@ -100,6 +104,7 @@ __all__ = [
     "ensure_namespace",
     "evolved",
     "fence",
+    "fields_of",
     "has_namespace",
     "head",
     "inspect",
@@ -113,7 +118,9 @@ __all__ = [
     "publish",
     "publish_again",
     "restage_onto",
+    "rewrite_rows",
     "rows_since",
+    "rows_with",
     "set_properties",
     "write_and_read",
 ]

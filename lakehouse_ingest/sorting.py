@@ -6,14 +6,14 @@ these have. A table is made, or gets its new columns, before the first row is wr
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import accounting, transforms
+from lakehouse_ingest import accounting, rescuing, transforms
 from lakehouse_ingest.accounting import FILTERED, LANDED, Tally
-from lakehouse_ingest.formats import Format
+from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
 from lakehouse_ingest.routing import NOT_KEPT, STAGE, Route, astray
@@ -116,11 +116,19 @@ def _planned(group: Group, keeper: TableKeeper) -> Planned:
 
 
 def _shaped(rows: DataFrame, form: Format, planned: Planned, transform: Transform | None = None) -> DataFrame:
-    decoded = form.decode(rows, planned.plan.columns, planned.refused)
+    decoded = _decoded(rows, form, planned)
     found = shape(transforms.applied(transform, decoded) if transform else decoded, planned.plan)
     if planned.settled:
         return found
     return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, F.lit(planned.why), "plan")))
+
+
+def _decoded(rows: DataFrame, form: Format, planned: Planned) -> DataFrame:
+    aside = planned.plan.strict
+    if aside is None:
+        return form.decode(rows, planned.plan.columns, planned.refused)
+    lenient = cast("Lenient", form).lenient(rows, planned.plan.columns)
+    return rescuing.set_aside(lenient, planned.plan.columns, aside, beyond=planned.beyond)
 
 
 def _nowhere(

@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from lakehouse_ingest import names, planning
+from lakehouse_ingest.contracts import aside_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.formats import Format
+from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
@@ -43,6 +44,11 @@ class StreamTables:
         for number, entry in enumerate(self.stream.tables):
             planning.plan_from_settings(entry.table, entry)
             planning.partitions_of(entry)
+            if aside_of(entry) and not isinstance(self.format, Lenient):
+                raise SettingsRefused(
+                    f"`contract` of {entry.table} needs a format that can set values aside, and `format`"
+                    f" {self.stream.format} can't: leave the contract out"
+                )
             if "{" not in entry.table:
                 self.at(Route(number))
         for route in self._earlier_routes():

@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 import catalog
-from catalog import HeadFile, Pinned, TableState
+from catalog import Evolution, HeadFile, Pinned, TableState
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.ledger import Mark
@@ -20,6 +20,7 @@ from lakehouse_ingest.tables.places import TOPIC, TYPE, Place, Registered, newes
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
 
 CLAIM_TRIES = 8
+FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # what somebody has asked for, and not the data
 
 
 class Lake:
@@ -85,9 +86,28 @@ class Lake:
         with explained():
             return catalog.rows_since(self._lake, table, column, moment, columns)
 
-    def add_columns(self, table: str, columns: Sequence[tuple[str, catalog.Column]]) -> TableState:
+    def follow(
+        self, table: str, changes: Sequence[Evolution], contract: catalog.Contract = FOLLOW
+    ) -> tuple[TableState, catalog.Plan]:
+        """The table as it is then, all changes in one commit; the plan says which the contract did not allow."""
         with explained():
-            return catalog.add_columns(self._lake, table, columns)
+            state = catalog.load(self._lake, table)
+            wanted = catalog.TableSpec(table, catalog.evolved(state.columns, changes))
+            planned = catalog.plan(state, wanted, contract)
+            return catalog.apply(self._lake, table, planned) if planned.changes else state, planned
+
+    def rows_with(self, table: str, columns: Sequence[str], holding: str) -> pa.Table:
+        with explained():
+            return catalog.rows_with(self._lake, table, columns, holding)
+
+    def change_rows(self, table: str, holding: str, change: catalog.Change, why: str) -> None:
+        """By nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+
+        def decide(state: TableState) -> Mapping[str, str]:
+            return {**ledger.as_it_was(self.seen(state).carried), f"{ledger.PREFIX}promoted": why}
+
+        with explained():
+            catalog.rewrite_rows(self._lake, table, holding, change, decide)
 
     def tell(self, table: str, properties: Mapping[str, str]) -> None:
         with explained():
