@@ -41,6 +41,7 @@ from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
+from catalog.rehearsal import Foreseen, Stage, rehearse
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
 from catalog.typenames import bare, canonical
@@ -62,6 +63,7 @@ __all__ = [
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
+    "Foreseen",
     "HeadFile",
     "Inspection",
     "Lake",
@@ -78,6 +80,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "Sort",
+    "Stage",
     "Staged",
     "TableMissing",
     "TableSpec",
@@ -110,6 +113,7 @@ __all__ = [
     "probe_table",
     "publish",
     "publish_again",
+    "rehearse",
     "restage_onto",
     "rows_since",
     "set_properties",

@@ -16,7 +16,7 @@ from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.explaining import URI, LostRace, explained, superseded, with_advice
-from lakehouse_ingest.tables.places import TOPIC, TYPE, Place, Registered, newest_epoch
+from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_epoch
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
 
 CLAIM_TRIES = 8
@@ -147,7 +147,7 @@ class Lake:
         return ledger.heads((each.summary for each in state.ancestors()), self._pipeline) if state else {}
 
     def _registered_as(self, table: str) -> str:
-        return f"{ledger.PREFIX}table.{self._pipeline}.{table}"
+        return f"{REGISTERED}{self._pipeline}.{table}"
 
     # -- our place ----------------------------------------------------------------------------------------
 

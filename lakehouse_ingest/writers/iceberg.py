@@ -38,6 +38,11 @@ class FileOptions:
         }
 
 
+def tasks_for(size: int) -> int:
+    """How many at most write about so many rows, each into files of its own."""
+    return max(1, -(-size // ROWS_PER_TASK))
+
+
 def stage(
     rows: DataFrame, target: str, wap: str | None, summary: Mapping[str, str], options: FileOptions, size: int
 ) -> None:
@@ -45,7 +50,7 @@ def stage(
     # No option of a write does it; the session is the batch's own, and all that it writes is of one batch.
     rows.sparkSession.conf.set(WAP, wap) if wap else rows.sparkSession.conf.unset(WAP)
     writer = (
-        rows.coalesce(max(1, -(-size // ROWS_PER_TASK)))
+        rows.coalesce(tasks_for(size))
         .writeTo(".".join(f"`{part}`" for part in (LAKE, *target.split("."))))
         .option("fanout-enabled", "true")  # several partitions open at once instead of a sort by partition
         .option("target-file-size-bytes", str(options.target_size))
