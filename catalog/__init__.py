@@ -34,6 +34,8 @@ from catalog.errors import (
 from catalog.evolution import add_columns, apply
 from catalog.files import HeadFile, Pinned, pin
 from catalog.inspection import Inspection, inspect
+from catalog.layouts import same_partitions
+from catalog.listing import LiveFile, live_files
 from catalog.main_only import Decide, append_onto, fence, restage_onto
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.planning import Plan, evolved, plan
@@ -67,6 +69,7 @@ __all__ = [
     "HeadFile",
     "Inspection",
     "Lake",
+    "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
     "NotLetIn",
@@ -104,6 +107,7 @@ __all__ = [
     "has_namespace",
     "head",
     "inspect",
+    "live_files",
     "load",
     "names_in",
     "namespace_properties",
@@ -116,6 +120,7 @@ __all__ = [
     "rehearse",
     "restage_onto",
     "rows_since",
+    "same_partitions",
     "set_properties",
     "write_and_read",
 ]

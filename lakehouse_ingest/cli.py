@@ -260,6 +260,37 @@ def verify(
 
 
 @app.command()
+def files(
+    table: Annotated[
+        str | None, typer.Argument(show_default=False, help="A table; without it all tables of the namespace.")
+    ] = None,
+    config: Config = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    snapshot: Annotated[int | None, typer.Option(show_default=False, help="Those of an earlier snapshot.")] = None,
+    *,
+    deletes: Annotated[
+        bool,
+        typer.Option(
+            "--deletes",
+            help="List the files that delete rows of others too, each line with its kind in front; without this a table"
+            " that has any is refused: its files alone would show deleted rows.",
+        ),
+    ] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """List the files that hold a table's rows now, a path a line, for engines that know only files."""
+    # Whoever reads files has no topics: any name does.
+    flags = _flags(None if config else "files", None, None, catalog_uri, warehouse, namespace)
+    settings = _settings(config, flags)
+    from lakehouse_ingest.commands import files as command  # noqa: PLC0415 - loads pyiceberg
+
+    command.files(settings, table, snapshot=snapshot, deletes=deletes, jars=jars, as_json=json)
+
+
+@app.command()
 def recover(
     config: Config = None,
     topics: Topics = None,

@@ -6,6 +6,7 @@ from catalog import (
     FileMissing,
     Foreseen,
     HeadFile,
+    LiveFile,
     Partition,
     Pinned,
     Sort,
@@ -13,6 +14,7 @@ from catalog import (
     TableSpec,
     TableState,
     bare,
+    same_partitions,
 )
 from lakehouse_ingest.tables.lake import Lake
 from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_generation
@@ -30,6 +32,7 @@ __all__ = [
     "Foreseen",
     "HeadFile",
     "Lake",
+    "LiveFile",
     "Partition",
     "Pinned",
     "Place",
@@ -42,4 +45,5 @@ __all__ = [
     "Target",
     "bare",
     "newest_generation",
+    "same_partitions",
 ]

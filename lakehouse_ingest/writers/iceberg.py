@@ -52,7 +52,10 @@ def stage(
     writer = (
         rows.coalesce(tasks_for(size))
         .writeTo(".".join(f"`{part}`" for part in (LAKE, *target.split("."))))
-        .option("fanout-enabled", "true")  # several partitions open at once instead of a sort by partition
+        # Sorted by partition, with one file open at a time: how many partitions a batch has rows for, nobody knows.
+        .option("fanout-enabled", "false")
+        # A table of others may ask for a shuffle: what is counted on the way would not be counted then.
+        .option("distribution-mode", "none")
         .option("target-file-size-bytes", str(options.target_size))
         .option("compression-codec", options.codec)
     )
