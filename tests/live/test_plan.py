@@ -1,18 +1,26 @@
 """`plan` says what `run` does to the catalog, and does nothing itself."""
 
+import json
 import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
 import pytest
 
 import catalog
+from lakehouse_ingest.commands.plan import WOULD_CHANGE, code_of
+from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.rehearsing import Foresight, foresee
 from lakehouse_ingest.session import LAKE
-from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.settings import Settings, SourceSettings
+from lakehouse_ingest.sources.kafka import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import JAVA_OPTIONS
 from tests.services.random_topics import RandomTopic, drawn
 
 pytestmark = pytest.mark.live
@@ -107,3 +115,42 @@ def test_a_plan_of_all_is_what_a_run_then_does(bench: Bench, seed: int) -> None:
         again = planned(bench, topic, settings)
         assert not again.changed
         assert again.streams[0].there == 0
+
+
+def test_a_sample_says_of_how_much_it_is_and_a_refusal_is_that_of_the_run(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [(None, b'{"n": %d, "ts_ms": 1750000000000}' % n) for n in range(100)])
+    (stream,) = planned(bench, topic, bench.settings(topic), sample=30).streams
+    assert (stream.seen.offsets, stream.there, stream.whole) == (30, 100, False)
+    bench.ingest(bench.settings(topic))
+    moved = bench.settings(topic, table={"partition_by": ["hour(event_time)"]})
+    found = planned(bench, topic, moved)
+    assert code_of(found) == TableChanged.exit_code
+    assert "is partitioned by [day(event_time)]" in str(found.streams[0].refusal)
+
+
+def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topic: str, tmp_path: Path) -> None:
+    """From an empty folder, for machines; nothing but JSON is said, no group has offsets."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [(None, b'{"n": 1, "ts_ms": 1750000000000}'), (None, b"{")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "lakehouse_ingest.cli", "plan", "--topics", topic, "--brokers", bench.broker, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
+    )
+    assert ended.returncode == WOULD_CHANGE, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["namespaces"] == ["ingest"]
+    assert {each["table"]: each["change"] for each in told["tables"]} == dict.fromkeys(
+        (f"ingest.{name}" for name in (topic, "dead_letters", "lakehouse_batches")), "make"
+    )
+    (stream,) = told["streams"]
+    assert (stream["records_seen"], stream["landed"], stream["dead"]) == (2, 1, {"broken_json": 1})
+    assert stream["first_dead"]["broken_json"]["offset"] == 1
+    assert list(tmp_path.iterdir()) == []
+    reader = Kafka(SourceSettings(brokers=bench.broker), [topic])
+    assert reader.committed(topic) == {}

@@ -5,7 +5,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, UUIDType
 
+from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
@@ -26,6 +29,7 @@ OTHERS = {
     "deleted": "TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
     "brief": f"TBLPROPERTIES ({RETENTION})",
     "orc": "TBLPROPERTIES ('write.format.default' = 'orc')",
+    "fixed": "TBLPROPERTIES ('read.split.target-size' = '1048576', 'write.update.mode' = 'merge-on-read')",
     "hashed": "PARTITIONED BY (days(event_time)) TBLPROPERTIES ('write.distribution-mode' = 'hash')",
 }
 
@@ -93,10 +97,59 @@ def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> No
         assert table.metadata.format_version == before[kind].format_version
         assert table.metadata.spec() == before[kind].spec()
         assert table.metadata.sort_order() == before[kind].sort_order()
-        assert {"+ place.lon double", "+ type string"} <= {*told[kind]}, kind
+        assert {"+ place.lon long", "+ type string"} <= {*told[kind]}, kind
         rows = bench.spark.table(f"{namespace}.{kind}").select("n", "place.lat").collect()
         theirs = {-3: 1.5, -1: 1.5} | ({} if kind == "deleted" else {-2: 1.5})
         assert sorted(row["n"] for row in rows) == sorted([*theirs, *range(9)]), kind
     letters = bench.rows(f"ns_{topic}.dead_letters")
     assert Counter(row["reason"] for row in letters) == {"missing_field": 9}
     assert plan.streams[0].seen.tally.dead == {"missing_field": 5}
+
+
+@pytest.mark.parametrize(
+    ("columns", "layout", "said"),
+    [
+        ("n BIGINT, event_time TIMESTAMP", "PARTITIONED BY (hours(event_time))", "is partitioned by"),
+        (
+            "n BIGINT, event_time TIMESTAMP, id BINARY",
+            "PARTITIONED BY (days(event_time), bucket(4, n))",
+            "the settings say",
+        ),
+        ("n BIGINT, ts_ms BIGINT, event_time TIMESTAMP", "PARTITIONED BY (days(event_time))", "set `event_time_unit`"),
+    ],
+    ids=["another layout", "a finer one", "event times that nobody knows"],
+)
+def test_what_cannot_be_used_is_refused_with_the_reason_and_untouched(
+    bench: Bench, topic: str, columns: str, layout: str, said: str
+) -> None:
+    """By `plan` as by `run`."""
+    create_topic(bench.broker, topic, 1)
+    sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+    sql(bench, f"CREATE TABLE {LAKE}.ns_{topic}.others ({columns}) USING iceberg {layout}")
+    before = bench.table(f"ns_{topic}.others").metadata_location
+    wanted = settings(bench, topic, {"table": "others"})
+    (stream,) = foresee(bench.pipeline(wanted), None).streams
+    assert said in str(stream.refusal)
+    with pytest.raises(LakehouseError, match=said):
+        bench.ingest(wanted)
+    assert {*bench.lake.load_table(f"ns_{topic}.others").schema().column_names} == {
+        *bench.table(f"ns_{topic}.others").schema().column_names
+    }
+    assert bench.table(f"ns_{topic}.others").current_snapshot() is None
+    assert before
+
+
+def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    bench.lake.create_namespace(f"ns_{topic}")
+    bench.lake.create_table(
+        f"ns_{topic}.others", Schema(NestedField(1, "n", LongType()), NestedField(2, "id", UUIDType()))
+    )
+    wanted = settings(bench, topic, {"table": "others", "partition_by": []})
+    (stream,) = foresee(bench.pipeline(wanted), None).streams
+    assert str(stream.refusal) == (
+        f"the column id of ns_{topic}.others is uuid, which is not written from here: name another table"
+    )
+    bench.spark.sql(f"CREATE VIEW {LAKE}.ns_{topic}.looks AS SELECT 1 AS n")
+    (stream,) = foresee(bench.pipeline(settings(bench, topic, {"table": "looks"})), None).streams
+    assert "is a view" in str(stream.refusal)
