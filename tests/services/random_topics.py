@@ -30,6 +30,7 @@ LAYOUTS: tuple[list[str], ...] = (
     ["day(event_time)"],
     ["month(event_time)", "bucket(4, event_time)"],
     ["hour(event_time)"],
+    ["year", "month", "day"],
 )
 DECLARED = [
     {"name": "n", "type": "long"},
@@ -63,6 +64,10 @@ def drawn(seed: int) -> RandomTopic:
     table: dict[str, Any] = {"partition_by": draw.choice(LAYOUTS)}
     if draw.random() < 0.3:
         table["sort_by"] = ["event_time desc"]
+    if draw.random() < 0.2:
+        table["hive_directories"] = True
+    if draw.random() < 0.5:
+        table["partition_changes"] = "evolve"
     if draw.random() < 0.3:
         table["properties"] = {"owner": "somebody", "write.parquet.row-group-size-bytes": "1048576"}
     if draw.random() < 0.2:
