@@ -1,5 +1,6 @@
 """What a table should look like: from the settings, from the table itself, or from the first records."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -36,6 +37,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
 USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
 FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
+QUOTED = r'"(?:[^"]|"")*"'
 GUESSED = "guessed "  # before a unit that the magnitude told
 
 Fields = Sequence[tuple[str, T.DataType]]
@@ -108,7 +110,7 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         field or None,
         unit.removeprefix(GUESSED),
         not unit.startswith(GUESSED),
-        derived,
+        derived=derived,
     )
 
 
@@ -116,8 +118,14 @@ def _check_writable(state: TableState, derived: Collection[str]) -> None:
     for column in state.columns:
         if column.name != SOURCE and not is_written(bare(column.type)):
             raise TableChanged(
-                f"the column {column.name} of {state.name} is {column.type}, which is not written from here:"
+                f"the column {column.name} of {state.name} is {column.type[:60]}, which is not written from here:"
                 " name another table"
+            )
+        if re.search(r"\brequired\s+\w", re.sub(QUOTED, "", column.type)):
+            # A record without such a value could be no dead letter: it is found only when the row is written.
+            raise TableChanged(
+                f"the column {column.name} of {state.name} needs values within, and records may lack them: make them"
+                " optional, or name another table"
             )
         if column.name in derived and column.type != "string":
             raise TableChanged(

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from catalog import Partition
+from catalog import Column, Partition
 from lakehouse_ingest import planning
 from lakehouse_ingest.errors import LONGEST as LONGEST_SENTENCE
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged
 from lakehouse_ingest.settings import TableSettings
+from tests.services.schemas import table_of
 
 
 def settings(*partitions: str, **others: Any) -> TableSettings:
@@ -43,6 +44,34 @@ def test_what_is_no_chain_from_the_year_on_is_refused(written: list[str]) -> Non
     with pytest.raises(SettingsRefused, match=rf"or write {written[-1]}\(event_time\)") as refusal:
         planning.partitions_of(settings(*written))
     assert len(str(refusal.value)) <= LONGEST_SENTENCE
+
+
+@pytest.mark.parametrize("kind", ["uuid", "time", "fixed[4]", "struct<at: time>", "list<timestamptz_ns>"])
+def test_a_type_that_is_not_written_from_here_is_refused(kind: str) -> None:
+    with pytest.raises(TableChanged, match=r"the column id of n\.t is .*, which is not written from here"):
+        planning.plan_from_table(table_of((Column("id", kind),)), settings(event_time_unit="ms"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [
+        ("struct<lat: required double>", True),
+        ("list<required long>", True),
+        ("map<string, required int>", True),
+        ("struct<required: int>", False),
+        ('struct<"required x": int "required y">', False),
+        ("struct<at: timestamp, tags: map<string, list<decimal(9,2)>>>", False),
+    ],
+)
+def test_what_needs_a_value_within_is_refused(kind: str, needs: bool) -> None:  # noqa: FBT001 - a case
+    there, wanted = table_of((Column("place", kind, required=True),)), settings(event_time_unit="ms")
+    if needs:
+        with pytest.raises(TableChanged, match=r"the column place of .* needs values within"):
+            planning.plan_from_table(there, wanted)
+    else:
+        plan = planning.plan_from_table(there, wanted)
+        assert plan
+        assert plan.columns[0].required
 
 
 def test_a_declared_column_of_that_name_is_refused() -> None:
