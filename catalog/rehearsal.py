@@ -136,7 +136,7 @@ class _Rehearsed:
         self.load_namespace_properties(identifier[:-1])
         with self._stage.lock:
             if self._is_there(identifier):
-                raise TableAlreadyExistsError(f"there is a table {'.'.join(identifier)}")
+                raise TableAlreadyExistsError(f"{'.'.join(identifier)} is there")
             made = new_table_metadata(schema, partition_spec, sort_order, location or _NOWHERE, dict(properties or {}))
             self._keep(identifier, made, load_file_io(self.properties), None)
         return self.load_table(identifier)
@@ -159,8 +159,14 @@ class _Rehearsed:
         try:
             self.load_table(identifier)
         except NoSuchTableError:
-            return False
+            return self._is_view(identifier)
         return True
+
+    def _is_view(self, identifier: _Name) -> bool:
+        try:
+            return self._real.view_exists(identifier)
+        except NotImplementedError:  # it knows none
+            return False
 
     def _keep(self, identifier: _Name, now: TableMetadata, io: FileIO, there: Table | None) -> None:
         name = ".".join(identifier)

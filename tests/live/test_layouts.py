@@ -90,14 +90,14 @@ def test_a_partition_for_each_row_lands_and_is_said(
 ) -> None:
     """With one file open at a time, however many there are."""
     create_topic(bench.broker, topic, 1)
-    fed(bench, topic, *({"n": n, "ts_ms": AT} for n in range(1_200)))
+    fed(bench, topic, *({"n": n, "ts_ms": AT} for n in range(1_010)))
     settings = bench.settings(topic, table={"partition_by": ["n"]})
     plan = foresee(bench.pipeline(settings), None)
-    assert 1_000 < plan.streams[0].seen.writing[f"ns_{topic}.{topic}"].spread < 1_400
+    assert 900 < plan.streams[0].seen.writing[f"ns_{topic}.{topic}"].spread < 1_200
     bench.ingest(settings)
-    assert len(bench.rows(f"ns_{topic}.{topic}")) == 1_200
+    assert bench.published(f"ns_{topic}.{topic}")[0].summary["total-records"] == "1010"
     (warning,) = [line for line in capsys.readouterr().out.splitlines() if "many_files" in line]
-    assert "files=1200" in warning
+    assert "files=1010" in warning
     assert "bucket(16, column)" in warning
 
 

@@ -117,26 +117,23 @@ def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> No
         ),
         ("n BIGINT, ts_ms BIGINT, event_time TIMESTAMP", "PARTITIONED BY (days(event_time))", "set `event_time_unit`"),
     ],
-    ids=["another layout", "a finer one", "event times that nobody knows"],
+    ids=["coarser", "finer", "unit"],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason_and_untouched(
-    bench: Bench, topic: str, columns: str, layout: str, said: str
-) -> None:
-    """By `plan` as by `run`."""
+def test_what_does_not_fit_is_refused(bench: Bench, topic: str, columns: str, layout: str, said: str) -> None:
+    """By `plan` as by `run`, before anything is written."""
     create_topic(bench.broker, topic, 1)
     sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
     sql(bench, f"CREATE TABLE {LAKE}.ns_{topic}.others ({columns}) USING iceberg {layout}")
-    before = bench.table(f"ns_{topic}.others").metadata_location
+    before = bench.table(f"ns_{topic}.others").metadata
     wanted = settings(bench, topic, {"table": "others"})
     (stream,) = foresee(bench.pipeline(wanted), None).streams
     assert said in str(stream.refusal)
     with pytest.raises(LakehouseError, match=said):
         bench.ingest(wanted)
-    assert {*bench.lake.load_table(f"ns_{topic}.others").schema().column_names} == {
-        *bench.table(f"ns_{topic}.others").schema().column_names
-    }
-    assert bench.table(f"ns_{topic}.others").current_snapshot() is None
-    assert before
+    after = bench.table(f"ns_{topic}.others").metadata
+    assert (after.schemas, after.partition_specs, after.current_snapshot_id) == (
+        before.schemas, before.partition_specs, None,
+    )  # fmt: skip
 
 
 def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: str) -> None:
@@ -151,5 +148,9 @@ def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: s
         f"the column id of ns_{topic}.others is uuid, which is not written from here: name another table"
     )
     bench.spark.sql(f"CREATE VIEW {LAKE}.ns_{topic}.looks AS SELECT 1 AS n")
-    (stream,) = foresee(bench.pipeline(settings(bench, topic, {"table": "looks"})), None).streams
-    assert "is a view" in str(stream.refusal)
+    looks = settings(bench, topic, {"table": "looks"})
+    produce(bench.broker, topic, events(["any"], range(1)))
+    (stream,) = foresee(bench.pipeline(looks), None).streams
+    assert str(stream.refusal) == f"ns_{topic}.looks is a view, and a table is needed: name another one"
+    with pytest.raises(LakehouseError, match="is a view"):
+        bench.ingest(looks)
