@@ -35,6 +35,8 @@ from catalog.errors import (
 from catalog.evolution import add_columns, apply
 from catalog.files import HeadFile, Pinned, pin
 from catalog.inspection import Inspection, inspect
+from catalog.layouts import same_partitions
+from catalog.listing import LiveFile, live_files
 from catalog.main_only import Decide, append_onto, fence, restage_onto
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.planning import Plan, evolved, plan
@@ -42,6 +44,7 @@ from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
+from catalog.rehearsal import Foreseen, Stage, rehearse
 from catalog.rewriting import Change, arrow_type, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
@@ -66,9 +69,11 @@ __all__ = [
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
+    "Foreseen",
     "HeadFile",
     "Inspection",
     "Lake",
+    "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
     "NamespaceRefused",
@@ -83,6 +88,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "Sort",
+    "Stage",
     "Staged",
     "TableMissing",
     "TableSpec",
@@ -108,6 +114,7 @@ __all__ = [
     "has_namespace",
     "head",
     "inspect",
+    "live_files",
     "load",
     "names_in",
     "namespace_properties",
@@ -117,10 +124,12 @@ __all__ = [
     "probe_table",
     "publish",
     "publish_again",
+    "rehearse",
     "restage_onto",
     "rewrite_rows",
     "rows_since",
     "rows_with",
+    "same_partitions",
     "set_properties",
     "write_and_read",
 ]

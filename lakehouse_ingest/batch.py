@@ -39,6 +39,7 @@ from lakehouse_ingest.tables import Lake, Place
 from lakehouse_ingest.transforms import Transform
 from lakehouse_ingest.writers.iceberg import stage
 
+MANY_FILES = 1_000  # of one landing: so many are made by partitions that are too small
 ONE_PASS, IN_MEMORY = "one pass", "in memory"
 
 
@@ -223,7 +224,15 @@ class Street:
         if found is None:
             raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
         reached(FailPoint.STAGED)
-        added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files", "files-size"))
+        added = [int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files", "files-size")]
+        if added[1] > MANY_FILES:
+            self.watch.log.warning(
+                "many_files",
+                table=place.table,
+                files=added[1],
+                rows=added[0],
+                advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+            )
         return Staged(landing, mark, found.id, *added)
 
     def _publish(self, staged: Staged) -> Receipt:

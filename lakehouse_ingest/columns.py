@@ -119,6 +119,12 @@ def _is_nested(text: str) -> bool:
     )
 
 
+def is_written(iceberg: str) -> bool:
+    """Whether rows can have a value in a column of this type."""
+    kind = re.sub(r"\s", "", iceberg)
+    return kind in {*PLAIN, "timestamp"} or _is_decimal(kind) or _is_nested(iceberg)
+
+
 def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:
     """A column of a table that is there; its declared range and its field survive in the doc string."""
     told = re.fullmatch(r"(?:declared (\w+))?(?:(?:^| )field (.*))?", doc or "", re.DOTALL)

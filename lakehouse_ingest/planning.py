@@ -1,5 +1,6 @@
 """What a table should look like: from the settings, from the table itself, or from the first records."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from lakehouse_ingest.columns import (
     are_names,
     declared,
     from_table,
+    is_written,
     named,
     spark_type,
     to_iceberg,
@@ -30,7 +32,7 @@ from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.formats import Format, infer
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.shaping import TablePlan, unit_of
+from lakehouse_ingest.shaping import TIME_PARTS, TablePlan, unit_of
 from lakehouse_ingest.tables import (
     Add,
     Column,
@@ -41,12 +43,14 @@ from lakehouse_ingest.tables import (
     TableSpec,
     TableState,
     bare,
+    same_partitions,
 )
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
 USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
 FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
+QUOTED = r'"(?:[^"]|"")*"'
 GUESSED = "guessed "  # before a unit that the magnitude told
 RESCUED_DOC = "JSON of the fields that the columns do not hold"
 
@@ -92,7 +96,8 @@ def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan,
     for field, kind in settings.hints.items():
         declared(field, kind, required=False)
     if columns:
-        _check_layout_names(table, settings, {*names, EVENT_TIME, SOURCE})
+        _check_layout_names(table, settings, {*names, EVENT_TIME, SOURCE, *derived_of(settings)})
+    _refuse_own(table, settings, names)
     return columns
 
 
@@ -107,10 +112,12 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         return None
     if settings.rescues and any(each.name == RESCUED and each.type != "string" for each in state.columns):
         raise TableChanged(f"the column {RESCUED} of {state.name} is no text, and the contract needs it: rename it")
+    derived = derived_of(settings)
+    _check_writable(state, derived)
     found = tuple(
         from_table(column.name, bare(column.type), column.doc, required=column.required)
         for column in state.columns
-        if column.name not in (SOURCE, RESCUED) and (column.name != EVENT_TIME or field == EVENT_TIME)
+        if column.name not in (SOURCE, RESCUED, *derived) and (column.name != EVENT_TIME or field == EVENT_TIME)
     )
     types = {column.name: column for column in found}
     for column in declared_columns:
@@ -122,7 +129,28 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         unit.removeprefix(GUESSED),
         not unit.startswith(GUESSED),
         aside_of(settings),
+        derived,
     )
+
+
+def _check_writable(state: TableState, derived: Collection[str]) -> None:
+    for column in state.columns:
+        if column.name != SOURCE and not is_written(bare(column.type)):
+            raise TableChanged(
+                f"the column {column.name} of {state.name} is {column.type[:60]}, which is not written from here:"
+                " name another table"
+            )
+        if re.search(r"\brequired\s+\w", re.sub(QUOTED, "", column.type)):
+            # A record without such a value could be no dead letter: it is found only when the row is written.
+            raise TableChanged(
+                f"the column {column.name} of {state.name} needs values within, and records may lack them: make them"
+                " optional, or name another table"
+            )
+        if column.name in derived and column.type != "string":
+            raise TableChanged(
+                f"the column {column.name} of {state.name} is {column.type}, and `hive_directories` needs it as text:"
+                " name another table"
+            )
 
 
 def plan_that_stands(state: TableState, settings: TableSettings) -> TablePlan:
@@ -169,8 +197,10 @@ def plan_from_records(
             raise SettingsRefused(
                 f"`event_time` names {event_time}, and no record so far has such a field; there are {known}"
             )
-        taken, room = () if event_time == EVENT_TIME else (EVENT_TIME,), settings.max_columns
+        taken = (*derived_of(settings), *(() if event_time == EVENT_TIME else (EVENT_TIME,)))
+        room = settings.max_columns
         columns, refused = _columns(form, wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
+        _refuse_own(table, settings, [column.name for column in columns])
     event_time = _event_time_field(settings, [column.field for column in columns])
     # As text, whatever it is: a column of that name becomes the time itself.
     columns = tuple(
@@ -178,9 +208,14 @@ def plan_from_records(
         for column in columns
     )
     if event_time is None or settings.event_time_unit != "auto":
-        return Planned(TablePlan(table, columns, event_time, settings.event_time_unit, aside=aside), refused=refused)
+        plan = TablePlan(
+            table, columns, event_time, settings.event_time_unit, aside=aside, derived=derived_of(settings)
+        )
+        return Planned(plan, refused=refused)
     unit = unit_of(form.decode(rows, columns), event_time)
-    plan = TablePlan(table, columns, event_time, unit or "ms", unit_was_told=False, aside=aside)
+    plan = TablePlan(
+        table, columns, event_time, unit or "ms", unit_was_told=False, aside=aside, derived=derived_of(settings)
+    )
     return Planned(plan, settled=unit is not None, refused=refused)
 
 
@@ -193,12 +228,14 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
         Column(each.name, each.iceberg, each.required, each.doc) for each in plan.columns if each.name != EVENT_TIME
     ]
     columns.append(Column(EVENT_TIME, "timestamptz"))
+    columns += [Column(each, "string", doc=f"{each} of the event time") for each in plan.derived]
     if settings.rescues:
         columns.append(Column(RESCUED, "string", doc=RESCUED_DOC))
     columns.append(Column(SOURCE, SOURCE_TYPE))
     _check_layout_names(plan.table, settings, {column.name for column in columns})
     partitions, sort = partitions_of(settings), tuple(Sort.parse(each) for each in settings.sort_by)
-    properties = {**FileOptions.of(settings).properties(), **event_time_of(plan), **settings.properties}
+    plainly = {"write.object-storage.enabled": "false"} if settings.hive_directories else {}
+    properties = {**FileOptions.of(settings).properties(), **plainly, **event_time_of(plan), **settings.properties}
     return TableSpec(plan.table, tuple(columns), partitions, sort, properties)
 
 
@@ -217,20 +254,51 @@ def _check_layout_names(table: str, settings: TableSettings, names: Collection[s
 
 
 def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
+    """With year, month, day, hour, as far as they are named, as one hidden partition of the finest of them."""
+    parts = derived_of(settings) or _time_parts(settings)
+    finest = {} if settings.hive_directories or not parts else {parts[0]: f"{parts[-1]}({EVENT_TIME})"}
+    left_out = () if settings.hive_directories else parts[1:]
     try:
-        return tuple(Partition.parse(each) for each in settings.partition_by)
+        return tuple(Partition.parse(finest.get(each, each)) for each in settings.partition_by if each not in left_out)
     except ValueError as refusal:
         raise SettingsRefused(f"`partition_by` can't be understood: {refusal}") from None
 
 
-def check_layout(state: TableState, settings: TableSettings) -> None:
-    """Refuses before anything is written."""
+def derived_of(settings: TableSettings) -> tuple[str, ...]:
+    """The columns that hold parts of the event time, for directories in Hive's way."""
+    return _time_parts(settings) if settings.hive_directories else ()
+
+
+def _time_parts(settings: TableSettings) -> tuple[str, ...]:
+    found = tuple(each for each in settings.partition_by if each in TIME_PARTS)
+    if found != (*TIME_PARTS,)[: len(found)]:
+        raise SettingsRefused(
+            f"`partition_by` has {', '.join(found)}: of the event time it takes year, month, day, hour from the first"
+            f" on, in this order; or write {found[-1]}({EVENT_TIME})"
+        )
+    return found
+
+
+def _refuse_own(table: str, settings: TableSettings, names: Collection[str]) -> None:
+    if own := next((each for each in settings.partition_by if each in TIME_PARTS and each in names), None):
+        raise SettingsRefused(
+            f"`partition_by` means the {own} of the event time, and the records of {table} have a field {own} of their"
+            f" own: write {own}({EVENT_TIME}), or `{own} as of_record` for the field"
+        )
+
+
+def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
+    """Whether it is partitioned in another way than the settings say; refused before anything is written, unless it
+    may follow them."""
     wanted, found = partitions_of(settings), state.partitions
-    if [(each.column, each.transform) for each in wanted] != [(each.column, each.transform) for each in found]:
+    if same_partitions(found, wanted):
+        return False
+    if settings.partition_changes == "refuse":
         raise TableChanged(
             f"the table {state.name} is partitioned by [{', '.join(map(str, found))}],"
             f" the settings say [{', '.join(map(str, wanted))}]: change `partition_by`, or name another table"
         )
+    return True
 
 
 def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[Add]:
@@ -301,7 +369,7 @@ def new_fields(
     within = _within(growing, fields, room, contract, settings.max_depth)
     room -= sum(width(column.type) for _, column in within.columns)
     new = [(name, kind) for name, kind in fields if name not in known and contract.rule_of(name) is Rule.EVOLVE]
-    taken = (EVENT_TIME, *(column.name for column in plan.columns))
+    taken = (EVENT_TIME, *plan.derived, *(column.name for column in plan.columns))
     wanted = _wanted(form, new, rows, settings)
     columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
     refused = (*within.refused, *more)

@@ -18,6 +18,7 @@ USUAL_SHARE = 0.9  # what so many values say is so; the others become dead lette
 FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
 YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # what readers of the tables can take
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
+TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as directories in Hive's way have them
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
 # What a column becomes one for: complete, with its zone, and no finer than a column keeps.
@@ -35,6 +36,7 @@ class TablePlan:
     unit: str  # s, ms, us, ns or iso
     unit_was_told: bool = True  # false: found from the magnitude, and then a time outside those years is wrong
     aside: Aside | None = None  # the contract, where it asks for more than to follow the data
+    derived: tuple[str, ...] = ()  # columns of text that hold these parts of the event time
 
     @property
     def strict(self) -> Aside | None:
@@ -73,6 +75,7 @@ def shape(rows: DataFrame, plan: TablePlan) -> DataFrame:
         F.coalesce(F.col(FAULT), *checks).alias(FAULT) if checks else F.col(FAULT),
         *columns,
         at.alias(EVENT_TIME),
+        *(F.date_format(at, TIME_PARTS[part]).alias(part) for part in plan.derived),
         coordinates().alias(SOURCE),
     )
 

@@ -140,10 +140,12 @@ def _nowhere(
 ) -> DataFrame:
     """The records that no table takes, each with the reason."""
     left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
-    taken = [str(route) for route, refusal in refused.items() if refusal.reason is Reason.NAME_TAKEN]
-    named = faulty(Reason.NAME_TAKEN, F.lit("the table's name is taken by another topic or type"), STAGE)
+    taken = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is Reason.NAME_TAKEN}
+    details = F.map_from_arrays(F.lit([*taken]), F.lit([*taken.values()])) if taken else None
+    detail = F.lit("") if details is None else F.try_element_at(details, F.col(ROUTE))
+    named = faulty(Reason.NAME_TAKEN, detail, STAGE)
     many = faulty(Reason.TOO_MANY_TABLES, F.lit(f"the stream feeds {stream.max_tables} tables: `max_tables`"), STAGE)
-    why = F.when(F.col(ROUTE).isin(taken), named).when(F.col(ROUTE).isNotNull(), many)
+    fault = F.when(F.col(ROUTE).isin([*taken]), named).when(F.col(ROUTE).isNotNull(), many)
     # What can't be read at all has no type either: then that is what is said of it.
-    read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, why)), ())
+    read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
     return astray(read, stream, form.field).select(RECORD, FAULT)

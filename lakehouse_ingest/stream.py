@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 from threading import Event, Lock
 from time import monotonic
+from typing import ClassVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -63,6 +64,7 @@ AT_ONCE = 8  # tables that are opened or written at the same time
 class Stream:
     """One stream of a pipeline; `stop` may be set from any thread or signal handler."""
 
+    street: ClassVar[type[Street]] = Street
     settings: Settings
     stream: StreamSettings  # with a pattern: and the topics that the last start has found
     spark: SparkSession
@@ -162,7 +164,7 @@ class Stream:
             grown = self._stream_through(street, source, goal)
         street.record.write()
         with suppress(LakehouseError):
-            source.publish(street.record.complete, self.identity)
+            self._hint(source, street.record.complete)
         return grown
 
     def _source(self) -> Source | None:
@@ -268,7 +270,7 @@ class Stream:
             for place in starting.uncertain(everywhere, done)
         ]
         checkpoint = self._checkpoint(epoch)
-        return Street(
+        return self.street(
             name=self.name,
             token=token,
             stream=self.stream,
@@ -449,11 +451,14 @@ class Stream:
                 return
             last[0] = monotonic()
             try:
-                source.publish(offsets, self.identity)
+                self._hint(source, offsets)
             except LakehouseError as failure:
                 self.watch.log.warning("group_offsets_not_published", error=str(failure))
 
         return publish
+
+    def _hint(self, source: Source, offsets: Offsets) -> None:
+        source.publish(offsets, self.identity)
 
     def _expired(self, lake: Lake, place: Place) -> Place:
         keep = self.settings.ledger.keep_snapshots

@@ -1,6 +1,6 @@
 """The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakehouse_ingest import names, planning
@@ -88,13 +88,20 @@ class StreamTables:
 
     def _earlier_routes(self) -> list[Route]:
         """Those that led to a table before; not those of settings that are no more."""
-        routes = [
-            (name, Route(number, each.topic, each.type))
-            for name, each in self.registered.items()
-            for number, entry in enumerate(self.stream.tables)
-            if ("{topic}" in entry.table, "{type}" in entry.table) == (bool(each.topic), bool(each.type))
-        ]
-        return [route for name, route in routes if name in (plain := self._name(route), _apart(plain, route))]
+        return [route for name, each in self.registered.items() for route in self._routes_to(name, each)]
+
+    def _routes_to(self, name: str, table: Registered) -> Iterator[Route]:
+        for number, entry in enumerate(self.stream.tables):
+            route = Route(number, table.topic, table.type)
+            if ("{topic}" in entry.table, "{type}" in entry.table) != (bool(table.topic), bool(table.type)):
+                continue
+            if name not in (plain := self._name(route), _apart(plain, route)):
+                continue
+            wanted = [(entry.topics, table.topic), (entry.types, table.type)]
+            if all(not some or not known or known in some for some, known in wanted):
+                yield route
+                if all(not some or known for some, known in wanted):
+                    return  # it takes all that goes there: those behind it get none
 
     # -- a new route --------------------------------------------------------------------------------------
 

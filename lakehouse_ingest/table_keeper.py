@@ -103,15 +103,25 @@ class TableKeeper:
 
     def adopt(self, state: TableState, place: Place | None = None) -> None:
         """Use a table that is there, whoever made it; refuse it before anything is written."""
-        planning.check_layout(state, self.settings)
+        lies_otherwise = planning.lies_otherwise(state, self.settings)
         self._take(state)
         assert self._plan is not None
         if added := planning.additions(state, self._plan.plan, self.settings):
             if planning.FIELD not in state.properties:
                 self.lake.tell(self.name, planning.event_time_of(self._plan.plan))
             self._follow(added)
+        if lies_otherwise:
+            self._lay_out()
         place = place or self.lake.open(self.name, self.epoch)
         self.landing = Landing(replace(place, schema=self._schema), FileOptions.of(self.settings))
+
+    def _lay_out(self) -> None:
+        """New files by the settings; those that are there stay as they are."""
+        reached(FailPoint.EVOLVING)
+        state, changes = self.lake.lay_out(self.name, planning.partitions_of(self.settings))
+        reached(FailPoint.EVOLVED)
+        self._take(state)
+        self.changed(self.name, changes)
 
     def _take(self, state: TableState) -> None:
         self._schema = state.schema_id

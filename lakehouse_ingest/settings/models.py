@@ -299,7 +299,18 @@ class TableSettings(Model):
     event_time_unit: TimeUnit = Field(default="auto", description="unit of a numeric event time")
     partition_by: tuple[str, ...] = Field(
         default=("day(event_time)",),
-        description="column, year(column), month(…), day(…), hour(…), bucket(16, column) or truncate(4, column)",
+        description="column, year(column), month(…), day(…), hour(…), bucket(16, column), truncate(4, column) or"
+        " void(column); year, month, day, hour one after the other are those of the event time: one hidden partition",
+    )
+    partition_changes: Literal["refuse", "evolve"] = Field(
+        default="refuse",
+        description="of a table that is partitioned in another way; evolve: new files follow `partition_by`, those that"
+        " are there stay as they are",
+    )
+    hive_directories: bool = Field(
+        default=False,
+        description="year, month, day, hour in `partition_by` become columns of text, so that files lie in"
+        " year=2024/month=01/day=15; readers skip files by these columns only, no longer by the event time",
     )
     sort_by: tuple[str, ...] = Field(default=(), description="sort order of a file's rows: column, or column desc")
     codec: Codec = Field(default="zstd", description="compression of the Parquet files")

@@ -7,27 +7,33 @@ from catalog import (
     Contract,
     Evolution,
     FileMissing,
+    Foreseen,
     HeadFile,
+    LiveFile,
     Partition,
     Pinned,
     Plan,
     Relax,
     Rule,
     Sort,
+    Stage,
     TableSpec,
     TableState,
     Widen,
     arrow_type,
     bare,
     fields_of,
+    same_partitions,
 )
 from lakehouse_ingest.tables.lake import FOLLOW, Lake
-from lakehouse_ingest.tables.places import TOPIC, TYPE, Place, Registered, newest_generation
+from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
+from lakehouse_ingest.tables.rehearsed import RehearsedLake
 
 # The values that cross this door.
 __all__ = [
     "FOLLOW",
+    "REGISTERED",
     "TOPIC",
     "TYPE",
     "Add",
@@ -36,16 +42,20 @@ __all__ = [
     "Contract",
     "Evolution",
     "FileMissing",
+    "Foreseen",
     "HeadFile",
     "Lake",
+    "LiveFile",
     "Partition",
     "Pinned",
     "Place",
     "Plan",
     "Registered",
+    "RehearsedLake",
     "Relax",
     "Rule",
     "Sort",
+    "Stage",
     "TableSpec",
     "TableState",
     "Target",
@@ -54,4 +64,5 @@ __all__ = [
     "bare",
     "fields_of",
     "newest_generation",
+    "same_partitions",
 ]

@@ -10,13 +10,13 @@ from dataclasses import asdict
 import pyarrow as pa
 
 import catalog
-from catalog import Evolution, HeadFile, Pinned, TableState
+from catalog import Evolution, HeadFile, LiveFile, Pinned, TableState
 from lakehouse_ingest import ledger
-from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.explaining import URI, LostRace, explained, makeable, superseded, with_advice
-from lakehouse_ingest.tables.places import TOPIC, TYPE, Place, Registered, newest_epoch
+from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_epoch
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
 
 CLAIM_TRIES = 8
@@ -109,6 +109,14 @@ class Lake:
         with explained():
             catalog.rewrite_rows(self._lake, table, holding, change, decide)
 
+    def lay_out(self, table: str, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
+        """Other partitions for what is written from now on; the table as it is then, and what was changed."""
+        with explained():
+            state = catalog.load(self._lake, table)
+            wanted = catalog.TableSpec(table, state.columns, tuple(partitions))
+            planned = catalog.plan(state, wanted, catalog.Contract(partitions=catalog.Rule.EVOLVE))
+            return catalog.apply(self._lake, table, planned), [str(change) for change in planned.changes]
+
     def tell(self, table: str, properties: Mapping[str, str]) -> None:
         with explained():
             catalog.set_properties(self._lake, table, properties)
@@ -129,6 +137,22 @@ class Lake:
     def batches_of(self, pinned: Pinned, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with explained():
             yield from pinned.batches(file, columns)
+
+    def names_in(self, namespace: str) -> list[str]:
+        with explained():
+            return sorted(catalog.names_in(self._lake, namespace))
+
+    def live_files(self, table: str, snapshot: int | None, *, deletes: bool) -> Iterator[LiveFile]:
+        """Of main's head, or of another snapshot; refused where rows of them were deleted, unless that is known."""
+        with explained():
+            try:
+                yield from catalog.live_files(self._lake, table, snapshot, deletes=deletes)
+            except catalog.TableMissing:
+                raise SettingsRefused(
+                    f"there is no table {table}: name one of another namespace as namespace.table"
+                ) from None
+            except catalog.FileMissing as missing:
+                raise TableChanged(f"{missing}: restore it, or expire the snapshots that refer to it") from missing
 
     def has_file(self, pinned: Pinned, path: str) -> bool:
         with explained():
@@ -172,7 +196,7 @@ class Lake:
         return ledger.heads((each.summary for each in state.ancestors()), self._pipeline) if state else {}
 
     def _registered_as(self, table: str) -> str:
-        return f"{ledger.PREFIX}table.{self._pipeline}.{table}"
+        return f"{REGISTERED}{self._pipeline}.{table}"
 
     # -- our place ----------------------------------------------------------------------------------------
 
