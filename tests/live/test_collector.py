@@ -59,6 +59,7 @@ endpoint = "{collector.grpc}"
             assert snapshot.summary
             assert snapshot.summary["lakehouse.trace"] == batch["traceId"], "from a row one finds its trace"
         # -- metrics ------------------------------------------------------------------------------------------
+        assert until(lambda: "lakehouse_verify_findings" in collector.metrics(), 30), "it gathers for two seconds"
         found = read(collector.metrics())
         for kind in KINDS:
             rows = len(reader.table(kind).scan().to_arrow())

@@ -172,7 +172,7 @@ def _true(
     assert began < seen.total("lakehouse.landed.timestamp", **at) < ended
     assert began < seen.total("lakehouse.event.age", **at) + NEWEST < ended
     # -- the processes ------------------------------------------------------------------------------------
-    assert 0 < seen.total("lakehouse.process.cpu", process="driver") <= time.process_time() + 1
+    assert 0 < seen.total("lakehouse.process.cpu", process="driver", pipeline=topic) <= time.process_time() + 1
     memory = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
     assert memory / 3 < seen.total("lakehouse.process.memory", process="driver", pipeline=topic) < memory * 3
     assert seen.total("lakehouse.verify.findings", kind="duplicate", **at) == 1, "the neighbour's row"
