@@ -162,10 +162,11 @@ def _true(
     assert seen.total("lakehouse.schema.changes", **of) == 1
     # -- time ---------------------------------------------------------------------------------------------
     ended = time.time()
-    for instrument in ("lakehouse.batch.duration", "lakehouse.freshness"):
-        (point,) = _points(seen, instrument, stream=topic)
-        assert point.count == landed
-        assert 0 < point.value < (ended - began) * landed
+    (duration,) = _points(seen, "lakehouse.batch.duration", stream=topic)
+    (freshness,) = _points(seen, "lakehouse.freshness", stream=topic)
+    assert duration.count == freshness.count == landed
+    assert 0 < duration.value < freshness.value, "a record was there before its batch"
+    assert freshness.value < (ended - began) * landed, "and not before the run"
     (record,) = _points(seen, "lakehouse.stage.duration", stream=topic, stage="record")
     assert record.count == landed
     assert sum(each.value for each in _points(seen, "lakehouse.commit.duration", table=name)) < ended - began
