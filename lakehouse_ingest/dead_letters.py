@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakehouse_ingest.columns import SOURCE_TYPE, ColumnPlan
@@ -23,7 +23,7 @@ COLUMNS = (
     ColumnPlan(SOURCE, "", SOURCE_TYPE),
 )
 PARTITIONS = ("day(timestamp)",)
-SAMPLED = 1_024  # bytes of a value
+SAMPLED = 500  # bytes of a value: more than are shown, so that one sees that there are
 
 Sample = dict[str, Any]
 
@@ -43,9 +43,8 @@ def letters(rows: DataFrame, pipeline: str) -> DataFrame:
 
 def sampled(rows: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, Sample]]]:
     """The same letters, and the newest of each reason, to be asked for when they have been written."""
-    shown = F.struct(
-        "detail", *(F.col(SOURCE)[name].alias(name) for name in ("topic", "partition", "offset")), _beginning()
-    )
+    place = (F.col(SOURCE)[name].alias(name) for name in ("topic", "partition", "offset"))
+    shown = F.struct("detail", *place, F.substring("value", 1, SAMPLED).alias("value"))
     newest = [
         F.max_by(shown, F.when(F.col("reason") == str(reason), F.col("timestamp"))).alias(str(reason))
         for reason in Reason
@@ -60,7 +59,3 @@ def sampled(rows: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, Sample]]
         return {reason: sample.asDict() for reason, sample in said.items() if sample is not None}
 
     return rows.observe(observation, *newest), found
-
-
-def _beginning() -> Column:
-    return F.substring(F.col("value"), 1, SAMPLED).alias("value")
