@@ -218,8 +218,8 @@ def _shown(error: BaseException) -> str:
     return fitted(telemetry.masked_text(" ".join(f"{type(error).__qualname__}: {error}".split())))
 
 
-def watch(settings: Settings) -> Watch:
-    """Logs configured and telemetry started as the settings say."""
+def watch(settings: Settings, *, instance: str = "") -> Watch:
+    """Logs configured and telemetry started as the settings say. Without a name an instance has one of this process."""
     telemetry.configure_logs(telemetry.LogSettings(settings.log.level, settings.log.format))
     for secret in secrets_of(settings):
         telemetry.mask(secret)
@@ -233,6 +233,7 @@ def watch(settings: Settings) -> Watch:
                 endpoint=wanted.endpoint,
                 headers={key: value.get_secret_value() for key, value in wanted.headers.items()},
                 pull=settings.health.port is not None,
+                resource={"service.instance.id": instance} if instance else {},
             ),
             log=structlog.get_logger("telemetry"),
         )
@@ -242,14 +243,15 @@ def watch(settings: Settings) -> Watch:
 
 
 @contextmanager
-def pushing(settings: Settings) -> Iterator[Watch | None]:
+def pushing(settings: Settings, by: str) -> Iterator[Watch | None]:
     """For a command that comes and goes, whose metrics nobody can ask for: None where they can't be sent either."""
     wanted = settings.telemetry
     if not wanted.metrics or wanted.exporter in PULLED:
         yield None
         return
     without = {"telemetry": wanted.model_copy(update={"traces": False}), "health": HealthSettings()}
-    one = watch(settings.model_copy(update=without))
+    # One instance for good: what the next run finds takes the place of what this one has.
+    one = watch(settings.model_copy(update=without), instance=by)
     try:
         yield one
     finally:

@@ -67,7 +67,7 @@ def prove(settings: Settings, jars: Path | None = None) -> list[Verified]:
 
 
 def _push(settings: Settings, found: Sequence[Verified]) -> None:
-    with pushing(settings) as watch:
+    with pushing(settings, "verify") as watch:
         if watch:
             tell(watch, settings, found)
 

@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 
+from lakehouse_ingest.verifying.findings import Kind
+from telemetry import INSTRUMENTS
+from telemetry.naming import prometheus_name
 from tests.live.test_ledger import MADE
 from tests.services.collector import Collector
 from tests.services.kafka import create_topic, produce
-from tests.services.openmetrics import read
 from tests.services.pipelines import Pipelines, settings_text, until
 from tests.services.prometheus import Prometheus
 from tests.services.readers import Reader
 
 pytestmark = pytest.mark.live
 
+PARTS = ("bucket", "sum", "count")
 KINDS = ("order", "payment", "refund")
 
 
@@ -59,18 +62,23 @@ endpoint = "{collector.grpc}"
             assert snapshot.summary
             assert snapshot.summary["lakehouse.trace"] == batch["traceId"], "from a row one finds its trace"
         # -- metrics ------------------------------------------------------------------------------------------
-        assert until(lambda: "lakehouse_verify_findings" in collector.metrics(), 30), "it gathers for two seconds"
-        found = read(collector.metrics())
+        assert until(lambda: bool(prometheus.ask("lakehouse_verify_findings")), 60), "it is gathered, then scraped"
         for kind in KINDS:
             rows = len(reader.table(kind).scan().to_arrow())
-            landed = {"lakehouse_table": f"{namespace}.{kind}", "lakehouse_outcome": "landed"}
-            assert found["lakehouse_records"].value("_total", **landed) == rows == 10
-        assert found["lakehouse_records"].value("_total", lakehouse_reason="broken_json") == 1
-        assert found["lakehouse_verify_findings"].value() == 0
-        assert until(lambda: bool(prometheus.ask("lakehouse_verify_findings")), 30)
+            at = f'lakehouse_table="{namespace}.{kind}",lakehouse_outcome="landed"'
+            assert prometheus.value(f"lakehouse_records_total{{{at}}}") == rows == 10
+        assert prometheus.value('lakehouse_records_total{lakehouse_reason="broken_json"}') == 1
+        named = {
+            prometheus_name(it.name, it.unit, counter=it.kind == "counter", gauge=it.kind == "gauge"): it.kind
+            for it in INSTRUMENTS.values()
+        }
+        ours = {each["metric"]["__name__"] for each in prometheus.ask('{__name__=~"lakehouse_.+"}')}
+        parts = {f"{name}_{part}" for name, kind in named.items() if kind == "histogram" for part in PARTS}
+        assert ours <= {*named, *parts}, "by the same names as /metrics has"
         assert prometheus.value("sum(lakehouse_verify_findings)") == 0
-        assert prometheus.value("count(lakehouse_verify_findings)") == 9, "a number for each kind: what was wrong ends"
-        assert prometheus.value('sum(lakehouse_records_total{lakehouse_outcome="landed"})') == 30
+        found = prometheus.ask("lakehouse_verify_findings")
+        assert {each["metric"]["lakehouse_kind"] for each in found} == {*map(str, Kind)}, "what was wrong ends"
+        assert {each["metric"]["instance"] for each in found} == {"verify"}, "and the next one takes its place"
 
 
 def _said(span: Any, attribute: str) -> str:

@@ -28,7 +28,7 @@ def verdict(*findings: Finding, **unlisted: int) -> Verdict:
 
 @pytest.mark.parametrize("exporter", ["none", "prometheus", "otlp_grpc"])
 def test_nothing_is_pushed_where_nobody_takes_it_or_nobody_asked(exporter: str) -> None:
-    with pushing(settings(metrics=exporter != "otlp_grpc", traces=True, exporter=exporter)) as watch:
+    with pushing(settings(metrics=exporter != "otlp_grpc", traces=True, exporter=exporter), "verify") as watch:
         assert watch is None
 
 
@@ -36,11 +36,12 @@ def test_what_is_found_arrives_before_the_command_ends() -> None:
     found = verdict(Finding(Kind.LOST, "x"), Finding(Kind.LOST, "y"), lost=5)
     with OtlpReceiver() as receiver:
         chosen = settings(metrics=True, exporter="otlp_http", endpoint=receiver.endpoint_http)
-        with pushing(chosen) as watch:
+        with pushing(chosen, "verify") as watch:
             assert watch
             tell(watch, chosen, [Verified("a, b", found), Verified("c", None)])
         points = receiver.metrics("lakehouse.verify.findings")
         assert {each.attributes["lakehouse.stream"] for each in points} == {"a,b"}, "of c nothing is known"
+        assert {each.resource["service.instance.id"] for each in points} == {"verify"}, "the next run takes its place"
         counts = {each.attributes["lakehouse.kind"]: each.value for each in points}
         assert counts == {str(kind): 7 if kind is Kind.LOST else 0 for kind in Kind}
         assert receiver.metrics("lakehouse.verify.timestamp")
