@@ -6,7 +6,7 @@ it away before our last commit. All it says goes to a log file; it listens on lo
 """
 
 import os
-import select
+import selectors
 import subprocess
 import time
 from collections.abc import Sequence
@@ -111,14 +111,17 @@ class Jvm:
         deadline, said = time.monotonic() + START_SECONDS, b""
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        while said.count(b"\n") < 2:  # noqa: PLR2004 - two lines
-            ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
-            more = os.read(pipe, 4096) if ready else b""
-            if not more:
-                why = "it ended at once" if ready else f"it said nothing for {START_SECONDS:.0f} seconds"
-                last = self.log.read_text(errors="replace").strip().splitlines()[-1:]
-                raise self.failed(RuntimeError(": ".join([why, *last])))
-            said += more
+        # Not `select`: in a process with more than 1,024 open files it refuses.
+        with selectors.DefaultSelector() as output:
+            output.register(pipe, selectors.EVENT_READ)
+            while said.count(b"\n") < 2:  # noqa: PLR2004 - two lines
+                ready = output.select(max(0.0, deadline - time.monotonic()))
+                more = os.read(pipe, 4096) if ready else b""
+                if not more:
+                    why = "it ended at once" if ready else f"it said nothing for {START_SECONDS:.0f} seconds"
+                    last = self.log.read_text(errors="replace").strip().splitlines()[-1:]
+                    raise self.failed(RuntimeError(": ".join([why, *last])))
+                said += more
         return said.decode().split()
 
     def _redirect_output(self) -> None:

@@ -273,9 +273,9 @@ class Landings:
         if pinned is None or _order(row["token"])[0] < self._generation:
             return
         self._last[table] = max(self._last.get(table, ()), _order(row["token"]))
-        state = pinned.state
-        # One that is gone altogether was expired, as a rule; where nothing was, it can only have been taken back.
-        if snapshot in self._main[table] or not (snapshot in state.snapshots or state.history_complete()):
+        # One that is gone altogether was expired, as a rule, and one that some branch keeps may stand where others have
+        # cut main's history: only where that tells has it been taken back.
+        if snapshot in self._main[table] or pinned.state.contains(snapshot) is not False:
             return
         self._back[table] += 1
         only = self._only_range(pinned, snapshot)

@@ -6,13 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from threading import Event
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import requests
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Transaction
 
 from catalog import (
@@ -47,7 +46,6 @@ from catalog import (
     publish,
     publish_again,
     restage_onto,
-    set_properties,
 )
 from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files
@@ -377,36 +375,27 @@ def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(la
 
 
 def test_neighbours_that_never_rest_keep_nobody_out(lake: Lake, rest_uri: str, filled: str) -> None:
-    """Their commits take the place of ours again and again, but not for ever."""
-    others, stop = connect(Connection(rest_uri)), Event()
+    """Between our look at the table and our commit somebody else's comes, again and again, but not for ever."""
+    others = connect(Connection(rest_uri))
     row = lake.pyiceberg.load_table(filled).scan(limit=1).to_arrow()
-    set_properties(lake, filled, {"commit.retry.num-retries": "0"})  # pyiceberg would wait before it tries again
+    first = 5  # so often are they
     refused: list[int] = []
+    for landed in (2, 3):
+        looks = count(1)
 
-    def append() -> int:
-        done = 0
-        while not stop.is_set():
-            with suppress(CommitFailedException):
+        def meanwhile(_: TableState, looks: Iterator[int] = looks) -> dict[str, str]:
+            if next(looks) <= first:
                 others.pyiceberg.load_table(filled).append(row)
-                done += 1
-        return done
+            return {}
 
-    landed: list[int] = []
-    with ThreadPoolExecutor(3) as pool:
-        busy = [pool.submit(append) for _ in range(3)]
-        try:
-            while len(landed) < 6 or (not refused and len(landed) < 60):
-                staged = stage(lake, filled, len(landed) + 2)
-                try:
-                    publish(lake, filled, "ours", staged.snapshot, staged.parent)
-                except Conflict:
-                    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {}, lambda at, _: refused.append(at))
-                landed.append(len(landed) + 2)
-        finally:
-            stop.set()
-    print(f"{sum(each.result() for each in busy)} commits of the neighbours, {len(refused)} of ours were refused")
-    assert refused
-    assert [each for each in ids_in(lake, filled) if each > 1] == landed
+        staged = stage(lake, filled, landed)
+        others.pyiceberg.load_table(filled).append(row)
+        with pytest.raises(Conflict):
+            publish(lake, filled, "ours", staged.snapshot, staged.parent)
+        publish_again(lake, filled, "ours", staged.snapshot, meanwhile, lambda at, _: refused.append(at))
+        assert refused == [*range(1, first + 1)]
+        refused.clear()
+    assert [each for each in ids_in(lake, filled) if each > 1] == [2, 3]
 
 
 def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled: str) -> None:

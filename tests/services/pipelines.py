@@ -48,7 +48,7 @@ class Running:
 
     def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
         self.log, self.started = log, time.monotonic()
-        self._seen: set[int] = set()  # its children, so long as it lived
+        self._seen: set[tuple[int, str]] = set()  # its children, so long as it lived, and when each began
         with log.open("wb") as said:
             self._process = subprocess.Popen(
                 command,
@@ -138,8 +138,10 @@ class Running:
 
     def family(self) -> list[int]:
         """Its living descendants, and those it once had."""
-        self._seen.update(descendants(self.pid))
-        return [pid for pid in self._seen if alive(pid)]
+        if not self.ended:
+            self._seen.update((pid, _beginning(pid)) for pid in descendants(self.pid))
+        # The number of one that is gone may be a stranger's by now.
+        return [pid for pid, began in self._seen if alive(pid) and _beginning(pid) == began]
 
     def jvm(self) -> int:
         """Spark's."""
@@ -262,6 +264,14 @@ def _children(pid: int) -> list[int]:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+
+
+def _beginning(pid: int) -> str:
+    """In ticks since the machine began; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def _command(pid: int) -> bytes:

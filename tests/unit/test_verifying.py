@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pyarrow as pa
@@ -17,8 +18,9 @@ from lakehouse_ingest.verifying.findings import LISTED, PROVEN, Finding, Finding
 from lakehouse_ingest.verifying.holes import Broker, History, Judge
 from lakehouse_ingest.verifying.pages import PAGE, Full, Pages, joined
 from lakehouse_ingest.verifying.proof import windows
-from lakehouse_ingest.verifying.recorded import Counted, Recorded, _together
+from lakehouse_ingest.verifying.recorded import Counted, Landings, Recorded, _together
 from lakehouse_ingest.verifying.removed import Part, bounded, fewer, narrowed, total
+from tests.unit.catalog_package.test_specs import state as of_snapshots
 
 AT = ("t", 0)
 near_a_border = st.integers(PAGE - 20, PAGE + 20)
@@ -220,6 +222,24 @@ def test_findings_are_bounded_and_counted() -> None:
     assert max(len(each.says) for each in found.listed) <= 200
     assert Finding(Kind.UNKNOWN, "").snapshots == ()
     assert PROVEN == 0
+
+
+@pytest.mark.parametrize(
+    ("parent", "sequence", "found"),
+    [
+        (2, 2, []),  # others have cut main's history behind its third, and a branch keeps the second
+        (2, 4, [Kind.ROLLED_BACK]),  # it came after main's third, which goes back to before it
+        (None, 2, [Kind.ROLLED_BACK]),  # main has no second
+    ],
+)
+def test_what_a_branch_keeps_was_taken_back_only_where_main_can_tell(
+    parent: int | None, sequence: int, found: list[Kind]
+) -> None:
+    table = of_snapshots((7, 1, sequence), (3, parent, 3), main=3, ours=7)
+    findings = Findings()
+    landings = Landings({"n.t": cast(Any, SimpleNamespace(state=table))}, "p", 1, findings)
+    landings.add({"table": "n.t", "snapshot_id": 7, "token": "p/1/1/0", "rows": 1})
+    assert [each.kind for each in findings.listed] == found
 
 
 # -- what was acknowledged --------------------------------------------------------------------------------
