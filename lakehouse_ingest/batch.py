@@ -209,8 +209,12 @@ class Street:
             observed, tally = accounting.counted(_all(astray), work.range, accounting.by_fault())
             frames.append(observed)
         letters = dead_letters.letters(_all(frames), self.token.pipeline)
+        samples: Callable[[], Mapping[str, Any]] = dict
+        if self.watch.served:
+            letters, samples = dead_letters.sampled(letters)
         reached(FailPoint.WRITING_LETTERS)
         staged = self._stage(self.dead, letters, len(work.range), work)
+        self.watch.dead(self.name, samples())
         return tally(), staged
 
     def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work) -> Staged:
@@ -242,7 +246,14 @@ class Street:
             place = self.lake.publish(landing.place, staged.snapshot, staged.mark)
             reached(FailPoint.PUBLISHED)
         landing.place = place = self.tidy(place)
-        self.watch.table(place.table, rows=place.rows, files=place.files, size=place.size, snapshots=place.snapshots)
+        self.watch.table(
+            place.table,
+            rows=place.rows,
+            files=place.files,
+            size=place.size,
+            snapshots=place.snapshots,
+            snapshot=place.main,
+        )
         return Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
 
     def _mark(self, place: Place, work: Work) -> Mark:
