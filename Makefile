@@ -15,7 +15,7 @@ help:
 	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
 	@echo "make readers    what we write, read back by Trino and ClickHouse as well (700 MB to fetch, Java 24 or later); the matrix"
 	@echo "make check      ruff, formatting, mypy"
-	@echo "make bench      how fast it is, on this machine"
+	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
 	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
@@ -79,7 +79,7 @@ format: install
 	$(BIN)/ruff format .
 
 bench: install
-	$(BIN)/python -m tests.benchmarks.street
+	$(BIN)/python -m tests.benchmarks.$(or $(WHAT),street)
 
 wheel: install
 	$(BIN)/uv build --quiet --wheel

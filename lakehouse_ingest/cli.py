@@ -239,6 +239,22 @@ def status(
 
 
 @app.command()
+def top(
+    config: Config = None,
+    url: Annotated[
+        str | None, typer.Option(show_default=False, help="Where it serves its page, instead of `health` of a file.")
+    ] = None,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="One look, then end, as without a terminal.")] = False,
+) -> None:
+    """What a running pipeline is doing now: throughput, lag, freshness, batches, tables, dead letters, errors."""
+    settings = None if url else _settings(config, {})
+    from lakehouse_ingest.commands import top as command  # noqa: PLC0415 - loads rich
+
+    command.top(settings.health if settings else None, url=url, once=once)
+
+
+@app.command()
 def verify(
     config: Config = None,
     topics: Topics = None,

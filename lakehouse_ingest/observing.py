@@ -1,4 +1,9 @@
-"""The door to telemetry, and its only importer: spans and events are wrapped around stages from outside."""
+"""The door to telemetry, and its only importer: spans and events are wrapped around stages from outside.
+
+A span leaves the process when it ends, so nothing that may last for weeks is one. A start of a stream is a trace that
+ends as soon as its query runs; each batch is one of its own, and so is the stop: both link to their start. What is
+told of a start that failed stands in its own spans.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +14,7 @@ from typing import Any
 import structlog
 
 import telemetry
+from lakehouse_ingest import conventions
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
@@ -16,7 +22,7 @@ from lakehouse_ingest.history import History, Told
 from lakehouse_ingest.settings import HealthSettings, Settings
 from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
-__all__ = ["Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
+__all__ = ["Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
 
 PAGE = files("lakehouse_ingest").joinpath("status.html")
 # It loads nothing from anywhere, and nobody shows it within a page of his own.
@@ -40,6 +46,7 @@ class Watch:
         self._sink = sink
         self._pipeline = pipeline
         self._served = False
+        self._starts: dict[str, tuple[conventions.Attributes, str]] = {}  # by stream: its source, and the last start
 
     @property
     def measures(self) -> bool:
@@ -78,7 +85,8 @@ class Watch:
         self.board.batch_began(stream, number)
         landed = False
         try:
-            with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
+            with self.span("batch", stream, batch=number, shape=shape) as span:
+                span.link(self._starts.get(stream, ({}, ""))[1], begun_by="start")
                 yield span
             landed = True
         except Exception as failure:
@@ -88,10 +96,10 @@ class Watch:
             self.board.batch_ended(stream, landed=landed)
 
     @contextmanager
-    def stage(self, name: str, stream: str, **attributes: object) -> Iterator[Span]:
+    def stage(self, name: str, stream: str, table: str | None = None, /, **attributes: object) -> Iterator[Span]:
         """A child span of the batch, and its duration."""
         began = monotonic()
-        with self._sink.span(name, pipeline=self._pipeline, stream=stream, **attributes) as span:
+        with self.span(name, stream, table, **attributes) as span:
             yield span
         self.board.moved(stream)
         self._sink.record(
@@ -105,10 +113,37 @@ class Watch:
     @contextmanager
     def commit(self, table: str, stream: str) -> Iterator[Span]:
         began = monotonic()
-        with self._sink.span("publish", pipeline=self._pipeline, table=table) as span:
+        with self.span("commit", stream, table) as span:
             yield span
         self.board.moved(stream)
         self._sink.record("lakehouse.commit.duration", monotonic() - began, pipeline=self._pipeline, table=table)
+
+    def span(self, name: str, stream: str, table: str | None = None, /, **attributes: object) -> Span:
+        """What is done, with a table or the source as its object."""
+        source, _ = self._starts.get(stream, ({}, ""))
+        said = {
+            **attributes,
+            **conventions.of_source(name, source),
+            **(conventions.of_table(name, table) if table else {}),
+        }
+        return self._sink.span(
+            name, conventions.kind_of(name), pipeline=self._pipeline, stream=stream, table=table, **said
+        )
+
+    @contextmanager
+    def start(self, stream: str, source: conventions.Attributes) -> Iterator[Span]:
+        """Until the stream's query runs, or can't."""
+        self._starts[stream] = source, ""
+        with self.span("start", stream, **source) as span:
+            self._starts[stream] = source, span.traceparent
+            yield span
+
+    @contextmanager
+    def stop(self, stream: str) -> Iterator[Span]:
+        """From the moment when no batch begins any more."""
+        with self.span("stop", stream) as span:
+            span.link(self._starts.get(stream, ({}, ""))[1], begun_by="start")
+            yield span
 
     def table(
         self, table: str, *, rows: int, files: int, size: int, snapshots: int, snapshot: int | None = None
@@ -134,6 +169,10 @@ class Watch:
     def _heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
         if self._served:
             self.history.heard(level, event, said)
+
+    def relay(self, level: str, logger: str, line: str) -> None:
+        """What Spark's Java process says, in the shape of our own lines."""
+        getattr(self.log, level)("spark", line=line, **({"logger": logger} if logger else {}))
 
     def gauge(self, instrument: str, value: float, **attributes: object) -> None:
         self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)

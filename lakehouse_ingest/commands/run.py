@@ -91,7 +91,7 @@ def opened(
                 spark_properties(settings.catalog, settings.s3, uri),
                 java,
                 scratch,
-                lambda line: watching.log.warning("spark", line=line),
+                lambda line: watching.relay(line.level, line.logger, line.text),
             )
         )
         stop = stop or Event()
