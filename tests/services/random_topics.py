@@ -61,26 +61,33 @@ def drawn(seed: int) -> RandomTopic:
         own.update(_fields(draw, draw.randint(0, 4)))  # some fields are others from here on, or of another kind
     values = [_value(draw, fields, typed) for _ in range(draw.randint(1, 40))]
     stream: dict[str, Any] = {"max_records": draw.choice((20, 30, 1000))}
-    table: dict[str, Any] = {"partition_by": draw.choice(LAYOUTS)}
-    if draw.random() < 0.3:
-        table["sort_by"] = ["event_time desc"]
-    if draw.random() < 0.2:
-        table["hive_directories"] = True
-    if draw.random() < 0.5:
-        table["partition_changes"] = "evolve"
-    if draw.random() < 0.3:
-        table["properties"] = {"owner": "somebody", "write.parquet.row-group-size-bytes": "1048576"}
-    if draw.random() < 0.2:
-        table["max_columns"] = draw.randint(2, 5)
+    table = _table(draw)
     if typed:
         stream |= {"type_from": "field:type", **({"keep_types": "a|b"} if draw.random() < 0.3 else {})}
         return RandomTopic(before, values, stream, [{"table": "{type}_of", **table}], None)
-    if draw.random() < 0.25:
-        table["columns"] = DECLARED
+    table |= _contract(draw)
     if draw.random() < 0.15:
         stream["names"] = "refuse"
     others = OTHERS if not before and draw.random() < 0.4 else None
     return RandomTopic(before, values, stream, [{"table": "events", **table}], others)
+
+
+def _table(draw: Random) -> dict[str, Any]:
+    chances: list[tuple[float, dict[str, Any]]] = [
+        (0.3, {"sort_by": ["event_time desc"]}),
+        (0.2, {"hive_directories": True}),
+        (0.5, {"partition_changes": "evolve"}),
+        (0.3, {"properties": {"owner": "somebody", "write.parquet.row-group-size-bytes": "1048576"}}),
+        (0.2, {"max_columns": draw.randint(2, 5)}),
+    ]
+    found: dict[str, Any] = {"partition_by": draw.choice(LAYOUTS)}
+    for chance, settings in chances:
+        found |= settings if draw.random() < chance else {}
+    return found
+
+
+def _contract(draw: Random) -> dict[str, Any]:
+    return {"columns": DECLARED} if draw.random() < 0.25 else {}
 
 
 def _fields(draw: Random, count: int) -> Iterator[tuple[str, str]]:
