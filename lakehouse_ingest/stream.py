@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, shares, sources, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
+from lakehouse_ingest.callback import Callback
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.health import State
@@ -331,8 +332,9 @@ class Stream:
         frame = source.stream(self.spark, street.start, self.stream.max_records, self.identity)
         if goal is not None and _reached(goal, street.start):
             return False
+        batch = Callback(self.spark, self._batch(street, source, goal, failures))
         query = (
-            frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
+            frame.writeStream.foreachBatch(batch)
             .option("checkpointLocation", str(street.offset_log.parent))
             .queryName(f"{self.identity} {street.token.epoch}")
             .start()
@@ -357,6 +359,7 @@ class Stream:
                 self.watch.tell(self.name, State.STOPPING)
             with self._gate:  # a batch that is under way ends first
                 _end(query)
+            batch.let_go()
         if failures:
             raise self._explained(failures[0])
         if (error := query.exception()) is not None:

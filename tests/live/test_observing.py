@@ -1,9 +1,12 @@
 """A real batch as telemetry sees it."""
 
+import gc
 import json
+import threading
 
 import pytest
 
+from lakehouse_ingest.sources.kafka import Kafka
 from telemetry.testing import recorded
 from tests.live.test_ledger import events
 from tests.services.ingesting import Bench, running
@@ -69,3 +72,27 @@ def test_lag_is_the_brokers_end_less_what_the_ledger_has(bench: Bench, topic: st
             assert (shown["state"], shown["batches"]) == ("running", 1), json.dumps(shown)
             assert pipeline.watch.board.ready(30).good, "while the next batch is not due it looks at the broker"
         assert pipeline.watch.board.shown()[topic]["state"] == "ended"
+
+
+def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench, topic: str) -> None:
+    """However often a stream begins again."""
+    create_topic(bench.broker, topic, 1)
+    settings, known, clients = bench.settings(topic), set[threading.Thread](), 0
+    for number in range(4):
+        produce(bench.broker, topic, events(range(number, number + 1), 1))
+        bench.ingest(settings)
+        if not known:  # the first one starts what stays
+            known, clients = {*threading.enumerate()}, kafka_clients()
+    gc.collect()
+
+    def left() -> list[threading.Thread]:  # pyiceberg's own pool grows up to its limit
+        new = (each for each in threading.enumerate() if each not in known)
+        return [each for each in new if not each.name.startswith("ThreadPoolExecutor")]
+
+    assert until(lambda: not left(), 30), left()
+    assert kafka_clients() <= clients
+
+
+def kafka_clients() -> int:
+    gc.collect()
+    return sum(isinstance(each, Kafka) for each in gc.get_objects())
