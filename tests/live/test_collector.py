@@ -52,7 +52,7 @@ endpoint = "{collector.grpc}"
         assert (_said(batch, "landed"), _said(batch, "dead")) == ("30", "1")
         below = [span for span in spans if _is_below(span, batch, spans)]
         tables = {f"{namespace}.{name}" for name in (*KINDS, "dead_letters")}
-        for stage in ("write", "publish"):
+        for stage in ("write", "commit", "verify"):
             assert {_said(span, "table") for span in below if span["name"] == stage} == tables, stage
         assert {"plan", "record"} <= {span["name"] for span in below}
         reader = Reader(rest_uri, namespace)
