@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long faults soak check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults soak readers check format lock bench wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
 	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
+	@echo "make readers    what we write, read back by Trino and ClickHouse as well (700 MB to fetch, Java 24 or later); the matrix"
 	@echo "make check      ruff, formatting, mypy"
 	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
 	@echo "make wheel      what is installed elsewhere, into dist/"
@@ -42,9 +43,9 @@ test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows
 
 test-long: install
-	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 $(BIN)/python -m pytest -s \
-		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py \
-		-k "locks or woken or metadata"
+	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 LAKEHOUSE_TEST_TOPICS=100 $(BIN)/python -m pytest -s \
+		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py tests/live/test_plan.py \
+		-k "locks or woken or metadata or plan_of_all"
 
 # A report of it in build/faults.json; LAKEHOUSE_TEST_SEED repeats the decisions of a run.
 faults: install
@@ -56,6 +57,17 @@ faults: install
 soak: install
 	LAKEHOUSE_TEST_SOAK_MINUTES=$(or $(MINUTES),60) LAKEHOUSE_TEST_SOAK_REPORT=build/soak.json \
 		$(BIN)/python -m pytest -s tests/faults/test_soak.py
+
+# ClickHouse as a Python package (560 MB unpacked) and Trino's client: a lock of their own, beyond what the tests need.
+$(VENV)/.readers: tests/readers/requirements.lock $(VENV)/.installed
+	@echo "Installing ClickHouse (180 MB) and Trino's client into $(VENV); Trino itself (540 MB) goes into the cache"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r tests/readers/requirements.lock
+	@touch $@
+
+# Who reads what we write, each engine on each store; writes the matrix and the table in the README.
+readers: $(VENV)/.readers
+	LAKEHOUSE_TEST_MATRIX=tests/readers/matrix.json $(BIN)/python -m pytest -s tests/readers
+	$(BIN)/python -m tests.readers.matrix
 
 check: install
 	$(BIN)/ruff check .
@@ -76,6 +88,8 @@ wheel: install
 lock:
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --all-extras \
 		--python-version 3.11 pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --group readers \
+		--constraint requirements.lock --python-version 3.11 -o tests/readers/requirements.lock
 
 clean:
 	rm -rf $(VENV)

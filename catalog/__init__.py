@@ -10,7 +10,7 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
-from catalog.changes import Add, Describe, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Describe, Evolution, Fate, Relax, Repartition, Verdict, Widen
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
@@ -25,6 +25,7 @@ from catalog.errors import (
     FilesUnreachable,
     MetadataMissing,
     NamespaceMissing,
+    NamespaceRefused,
     NotLetIn,
     OutcomeUnknown,
     Refused,
@@ -34,6 +35,8 @@ from catalog.errors import (
 from catalog.evolution import add_columns, apply
 from catalog.files import HeadFile, Pinned, pin
 from catalog.inspection import Inspection, inspect
+from catalog.layouts import same_partitions
+from catalog.listing import LiveFile, live_files
 from catalog.main_only import Decide, append_onto, fence, restage_onto
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.planning import Plan, evolved, plan
@@ -41,15 +44,18 @@ from catalog.probing import probe_table, write_and_read
 from catalog.publication import align_branch, drop_branches, head, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
+from catalog.rehearsal import Foreseen, Stage, rehearse
+from catalog.rewriting import Change, arrow_type, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
-from catalog.typenames import bare, canonical
+from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
     "Add",
     "BranchGone",
     "BranchesRefused",
     "CatalogError",
+    "Change",
     "Column",
     "Conflict",
     "Connection",
@@ -57,16 +63,20 @@ __all__ = [
     "Decide",
     "Denied",
     "Describe",
+    "Evolution",
     "Fate",
     "FileMissing",
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
+    "Foreseen",
     "HeadFile",
     "Inspection",
     "Lake",
+    "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
+    "NamespaceRefused",
     "NotLetIn",
     "OutcomeUnknown",
     "Partition",
@@ -78,6 +88,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "Sort",
+    "Stage",
     "Staged",
     "TableMissing",
     "TableSpec",
@@ -90,6 +101,7 @@ __all__ = [
     "append_onto",
     "append_rows",
     "apply",
+    "arrow_type",
     "bare",
     "canonical",
     "connect",
@@ -98,9 +110,11 @@ __all__ = [
     "ensure_namespace",
     "evolved",
     "fence",
+    "fields_of",
     "has_namespace",
     "head",
     "inspect",
+    "live_files",
     "load",
     "names_in",
     "namespace_properties",
@@ -110,8 +124,12 @@ __all__ = [
     "probe_table",
     "publish",
     "publish_again",
+    "rehearse",
     "restage_onto",
+    "rewrite_rows",
     "rows_since",
+    "rows_with",
+    "same_partitions",
     "set_properties",
     "write_and_read",
 ]

@@ -8,9 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakehouse_ingest.api import load_settings, run, set_aside, status, verify
+    from lakehouse_ingest.api import load_settings, plan, run, set_aside, status, verify
 
-__all__ = ["load_settings", "run", "set_aside", "status", "verify"]
+__all__ = ["load_settings", "plan", "run", "set_aside", "status", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,15 +4,29 @@ import os
 from pathlib import Path
 from threading import Event
 
+from lakehouse_ingest.commands.plan import foreseen
 from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import Found, look
 from lakehouse_ingest.commands.verify import Verified, prove
 from lakehouse_ingest.jars import jars_folder_from
 from lakehouse_ingest.network import reach_this_machine
+from lakehouse_ingest.rehearsing import Foresight
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.transforms import Transform, set_aside
 
-__all__ = ["Found", "Settings", "Transform", "Verified", "load_settings", "run", "set_aside", "status", "verify"]
+__all__ = [
+    "Foresight",
+    "Found",
+    "Settings",
+    "Transform",
+    "Verified",
+    "load_settings",
+    "plan",
+    "run",
+    "set_aside",
+    "status",
+    "verify",
+]
 
 
 def run(
@@ -41,6 +55,24 @@ def run(
     ) as running:
         running.pipeline.run()
         return running.pipeline.landed
+
+
+def plan(
+    settings: Settings,
+    *,
+    transform: Transform | None = None,
+    sample: int | None = None,
+    accept_changes: bool = False,
+    jars: Path | None = None,
+) -> Foresight:
+    """What `run` would do to the catalog with so many records of each stream, or all of them. Changes nothing.
+
+    What would keep a stream from starting stands with it, and is not raised.
+    """
+    reach_this_machine()
+    return foreseen(
+        settings, sample, jars or jars_folder_from(os.environ), accept_changes=accept_changes, transform=transform
+    )
 
 
 def status(settings: Settings, *, jars: Path | None = None) -> list[Found]:

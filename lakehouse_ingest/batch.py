@@ -39,6 +39,7 @@ from lakehouse_ingest.tables import Lake, Place
 from lakehouse_ingest.transforms import Transform
 from lakehouse_ingest.writers.iceberg import stage
 
+MANY_FILES = 1_000  # of one landing: so many are made by partitions that are too small
 ONE_PASS, IN_MEMORY = "one pass", "in memory"
 LINKS = 32  # from a batch to spans in which its records were sent
 
@@ -235,8 +236,12 @@ class Street:
             frames.append(observed)
         with self._span("dead_letters"):
             letters = dead_letters.letters(_all(frames), self.token.pipeline)
+            samples: Callable[[], Mapping[str, Any]] = dict
+            if self.watch.served:
+                letters, samples = dead_letters.sampled(letters)
             reached(FailPoint.WRITING_LETTERS)
             staged = self._stage(self.dead, letters, len(work.range), work, ("decode", "shape"))
+        self.watch.dead(self.name, samples())
         return tally(), staged
 
     def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work, runs: Sequence[str]) -> Staged:
@@ -254,6 +259,14 @@ class Street:
             staged = Staged(landing, mark, found.id, *added)
             span.set(rows=staged.rows, files=staged.files, size=staged.size, snapshot=staged.snapshot)
         reached(FailPoint.STAGED)
+        if staged.files > MANY_FILES:
+            self.watch.log.warning(
+                "many_files",
+                table=place.table,
+                files=staged.files,
+                rows=staged.rows,
+                advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+            )
         return staged
 
     def _publish(self, staged: Staged) -> Receipt:
@@ -266,7 +279,14 @@ class Street:
         with self._span("verify", place.table, rows=staged.rows, snapshot=place.main):
             _check_shown(place, staged.mark)
         landing.place = place = self.tidy(place)
-        self.watch.table(place.table, rows=place.rows, files=place.files, size=place.size, snapshots=place.snapshots)
+        self.watch.table(
+            place.table,
+            rows=place.rows,
+            files=place.files,
+            size=place.size,
+            snapshots=place.snapshots,
+            snapshot=place.main,
+        )
         return Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
 
     def _mark(self, place: Place, work: Work) -> Mark:

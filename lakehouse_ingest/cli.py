@@ -26,7 +26,8 @@ LOADED: ContextVar["Loaded | None"] = ContextVar("loaded", default=None)  # for 
 
 EXIT_CODES = """\
 Exit codes: 0 done, or asked to stop; 2 the settings are wrong; 3 a person has to decide, and the sentence says what; \
-4 something outside stayed away; 5 `verify` has found something wrong; 6 it can't tell of something; 1 anything else."""
+4 something outside stayed away; 5 `verify` has found something wrong; 6 it can't tell of something; 7 by `plan` the \
+catalog would change; 1 anything else."""
 
 app = typer.Typer(
     help="Events from Kafka into Apache Iceberg tables, exactly once, behind an Iceberg REST catalog.",
@@ -57,6 +58,19 @@ Brokers = Annotated[str | None, typer.Option(help="Bootstrap servers.")]
 CatalogUri = Annotated[str | None, typer.Option(help="REST catalog; absent: the embedded one.")]
 Warehouse = Annotated[Path | None, typer.Option(help="Folder of the embedded catalog and its tables.")]
 Namespace = Annotated[str | None, typer.Option(help="Namespace of the tables.")]
+Table = Annotated[str | None, typer.Option(help="Table; {topic} stands for the topic.")]
+EventTime = Annotated[str | None, typer.Option(help="Field that holds the event time.")]
+Start = Annotated[
+    str | None, typer.Option(help='Where a new topic begins: earliest, latest, a time, or {"topic": {"0": 42}}.')
+]
+Seek = Annotated[str | None, typer.Option(help='Before --start: the last offsets that need not be read, {"0": 41}.')]
+AllowCode = Annotated[
+    bool,
+    typer.Option("--allow-code", envvar="LAKEHOUSE_INGEST_ALLOW_CODE", help="Run module:function of the settings."),
+]
+AcceptChanges = Annotated[
+    bool, typer.Option("--accept-changes", help="Go on although the settings mean something else now.")
+]
 Json = Annotated[bool, typer.Option("--json", help="For machines.")]
 Jars = Annotated[
     Path | None,
@@ -97,29 +111,20 @@ def run(
     catalog_uri: CatalogUri = None,
     warehouse: Warehouse = None,
     namespace: Namespace = None,
-    table: Annotated[str | None, typer.Option(help="Table; {topic} stands for the topic.")] = None,
-    event_time: Annotated[str | None, typer.Option(help="Field that holds the event time.")] = None,
+    table: Table = None,
+    event_time: EventTime = None,
     every: Annotated[str | None, typer.Option(help="Land at the latest so long after the last landing: 5s.")] = None,
-    start: Annotated[
-        str | None, typer.Option(help='Where a new topic begins: earliest, latest, a time, or {"topic": {"0": 42}}.')
-    ] = None,
-    seek: Annotated[
-        str | None, typer.Option(help='Before --start: the last offsets that need not be read, {"0": 41}.')
-    ] = None,
+    start: Start = None,
+    seek: Seek = None,
     max_batches: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="End when each stream has landed so many batches.")
     ] = None,
     *,
-    allow_code: Annotated[
-        bool,
-        typer.Option("--allow-code", envvar="LAKEHOUSE_INGEST_ALLOW_CODE", help="Run module:function of the settings."),
-    ] = False,
+    allow_code: AllowCode = False,
     until_latest: Annotated[
         bool, typer.Option("--until-latest", help="End when all that is there now has landed.")
     ] = False,
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on although the settings mean something else now.")
-    ] = False,
+    accept_changes: AcceptChanges = False,
     jars: Jars = None,
 ) -> None:
     """Ingest until Ctrl-C or SIGTERM: what is under way lands first."""
@@ -161,6 +166,54 @@ def check(
     from lakehouse_ingest.commands import check as command  # noqa: PLC0415 - loads pyspark
 
     if code := command.check(settings, LOADED.get(), jars=jars):
+        raise typer.Exit(code)
+
+
+@app.command()
+def plan(
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    table: Table = None,
+    event_time: EventTime = None,
+    start: Start = None,
+    seek: Seek = None,
+    sample: Annotated[int, typer.Option(min=1, help="Look at about so many records of each stream.")] = 10_000,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Look at all that is there now.")] = False,
+    allow_code: AllowCode = False,
+    accept_changes: AcceptChanges = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Say what `run` would make and change in the catalog, and of which records dead letters. Changes nothing.
+
+    Exit code 0: nothing would change; 7: something would; where the start would be refused, that code.
+    """
+    settings = _settings(
+        config,
+        {
+            **_flags(topics, name, brokers, catalog_uri, warehouse, namespace),
+            "--table": table,
+            "--event-time": event_time,
+            "--start": start,
+            "--seek": seek,
+        },
+    )
+    from lakehouse_ingest.commands import plan as command  # noqa: PLC0415 - loads pyspark
+
+    if code := command.plan(
+        settings,
+        sample=None if everything else sample,
+        jars=jars,
+        accept_changes=accept_changes,
+        allow_code=allow_code,
+        as_json=json,
+    ):
         raise typer.Exit(code)
 
 
@@ -223,6 +276,37 @@ def verify(
 
 
 @app.command()
+def files(
+    table: Annotated[
+        str | None, typer.Argument(show_default=False, help="A table; without it all tables of the namespace.")
+    ] = None,
+    config: Config = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    snapshot: Annotated[int | None, typer.Option(show_default=False, help="Those of an earlier snapshot.")] = None,
+    *,
+    deletes: Annotated[
+        bool,
+        typer.Option(
+            "--deletes",
+            help="List the files that delete rows of others too, each line with its kind in front; without this a table"
+            " that has any is refused: its files alone would show deleted rows.",
+        ),
+    ] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """List the files that hold a table's rows now, a path a line, for engines that know only files."""
+    # Whoever reads files has no topics: any name does.
+    flags = _flags(None if config else "files", None, None, catalog_uri, warehouse, namespace)
+    settings = _settings(config, flags)
+    from lakehouse_ingest.commands import files as command  # noqa: PLC0415 - loads pyiceberg
+
+    command.files(settings, table, snapshot=snapshot, deletes=deletes, jars=jars, as_json=json)
+
+
+@app.command()
 def recover(
     config: Config = None,
     topics: Topics = None,
@@ -275,6 +359,33 @@ def acknowledge(
     )
     if code:
         raise typer.Exit(code)
+
+
+@app.command()
+def promote(
+    table: Annotated[str, typer.Option(show_default=False, help="The table, or namespace.table.")],
+    field: Annotated[str, typer.Option(show_default=False, help="The field that was set aside; path.to.it.")],
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    type: Annotated[  # noqa: A002 - as it is typed
+        str | None,
+        typer.Option(show_default=False, help="Of the column; without it that of the values."),
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: what would be done is said without this.")] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Make a field that contracts have set aside a column of its own, and fill it for the rows that are there."""
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    from lakehouse_ingest.commands import promote as command  # noqa: PLC0415 - loads pyiceberg
+
+    command.promote(settings, table, field, kind=type, yes=yes, jars=jars, as_json=json)
 
 
 @app.command()

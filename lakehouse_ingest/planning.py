@@ -1,8 +1,8 @@
 """What a table should look like: from the settings, from the table itself, or from the first records."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,27 +15,44 @@ from lakehouse_ingest.columns import (
     SOURCE_TYPE,
     TAKEN,
     TOO_MANY,
+    TOO_MANY_NEW,
     ColumnPlan,
     Refused,
     are_names,
     declared,
     from_table,
+    is_written,
     named,
+    spark_type,
     to_iceberg,
     width,
 )
+from lakehouse_ingest.contracts import aside_of, contract_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.formats import Format, infer
-from lakehouse_ingest.records import FAULT, SOURCE
+from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.shaping import TablePlan, unit_of
-from lakehouse_ingest.tables import Column, Partition, Sort, TableSpec, TableState, bare
+from lakehouse_ingest.shaping import TIME_PARTS, TablePlan, unit_of
+from lakehouse_ingest.tables import (
+    Add,
+    Column,
+    Contract,
+    Partition,
+    Rule,
+    Sort,
+    TableSpec,
+    TableState,
+    bare,
+    same_partitions,
+)
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
 USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
 FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
+QUOTED = r'"(?:[^"]|"")*"'
 GUESSED = "guessed "  # before a unit that the magnitude told
+RESCUED_DOC = "JSON of the fields that the columns do not hold"
 
 Fields = Sequence[tuple[str, T.DataType]]
 Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list
@@ -49,6 +66,7 @@ class Planned:
     settled: bool = True
     refused: tuple[Refused, ...] = ()
     why: str = "no field or no event time has been seen in these records yet"  # not settled
+    beyond: bool = True  # these records may have fields that are in no column
 
 
 @dataclass(frozen=True)
@@ -57,6 +75,7 @@ class Growth:
 
     columns: list[tuple[str, Column]]  # each with the path of what it is added to; "" is the table
     refused: tuple[Refused, ...]
+    whence: tuple[tuple[Where, str], ...] = ()  # of each column the field: the keys that lead to it, and its name
 
 
 def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan, ...]:
@@ -77,7 +96,8 @@ def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan,
     for field, kind in settings.hints.items():
         declared(field, kind, required=False)
     if columns:
-        _check_layout_names(table, settings, {*names, EVENT_TIME, SOURCE})
+        _check_layout_names(table, settings, {*names, EVENT_TIME, SOURCE, *derived_of(settings)})
+    _refuse_own(table, settings, names)
     return columns
 
 
@@ -90,10 +110,14 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
     unit = state.properties.get(UNIT) or settings.event_time_unit
     if field and unit == "auto":
         return None
+    if settings.rescues and any(each.name == RESCUED and each.type != "string" for each in state.columns):
+        raise TableChanged(f"the column {RESCUED} of {state.name} is no text, and the contract needs it: rename it")
+    derived = derived_of(settings)
+    _check_writable(state, derived)
     found = tuple(
         from_table(column.name, bare(column.type), column.doc, required=column.required)
         for column in state.columns
-        if column.name != SOURCE and (column.name != EVENT_TIME or field == EVENT_TIME)
+        if column.name not in (SOURCE, RESCUED, *derived) and (column.name != EVENT_TIME or field == EVENT_TIME)
     )
     types = {column.name: column for column in found}
     for column in declared_columns:
@@ -104,7 +128,29 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         field or None,
         unit.removeprefix(GUESSED),
         not unit.startswith(GUESSED),
+        aside_of(settings),
+        derived,
     )
+
+
+def _check_writable(state: TableState, derived: Collection[str]) -> None:
+    for column in state.columns:
+        if column.name != SOURCE and not is_written(bare(column.type)):
+            raise TableChanged(
+                f"the column {column.name} of {state.name} is {column.type[:60]}, which is not written from here:"
+                " name another table"
+            )
+        if re.search(r"\brequired\s+\w", re.sub(QUOTED, "", column.type)):
+            # A record without such a value could be no dead letter: it is found only when the row is written.
+            raise TableChanged(
+                f"the column {column.name} of {state.name} needs values within, and records may lack them: make them"
+                " optional, or name another table"
+            )
+        if column.name in derived and column.type != "string":
+            raise TableChanged(
+                f"the column {column.name} of {state.name} is {column.type}, and `hive_directories` needs it as text:"
+                " name another table"
+            )
 
 
 def plan_that_stands(state: TableState, settings: TableSettings) -> TablePlan:
@@ -138,21 +184,23 @@ def plan_from_records(
     table: str, settings: TableSettings, form: Format, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
 ) -> Planned:
     """From the first batch: the columns unless declared, and the unit of the event times."""
-    columns = plan_from_settings(table, settings)
+    columns, aside = plan_from_settings(table, settings), aside_of(settings)
     refused: tuple[Refused, ...] = ()
     if not columns:
         wanted = _wanted(form, fields, rows, settings)
         names = [column.field for column in wanted]
         event_time = _event_time_field(settings, names)
         if not wanted:
-            return Planned(TablePlan(table, (), None, "iso"), settled=False)
+            return Planned(TablePlan(table, (), None, "iso", aside=aside), settled=False)
         if event_time is not None and event_time not in names:
             known = ", ".join(names[:20])
             raise SettingsRefused(
                 f"`event_time` names {event_time}, and no record so far has such a field; there are {known}"
             )
-        taken, room = () if event_time == EVENT_TIME else (EVENT_TIME,), settings.max_columns
+        taken = (*derived_of(settings), *(() if event_time == EVENT_TIME else (EVENT_TIME,)))
+        room = settings.max_columns
         columns, refused = _columns(form, wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
+        _refuse_own(table, settings, [column.name for column in columns])
     event_time = _event_time_field(settings, [column.field for column in columns])
     # As text, whatever it is: a column of that name becomes the time itself.
     columns = tuple(
@@ -160,9 +208,14 @@ def plan_from_records(
         for column in columns
     )
     if event_time is None or settings.event_time_unit != "auto":
-        return Planned(TablePlan(table, columns, event_time, settings.event_time_unit), refused=refused)
+        plan = TablePlan(
+            table, columns, event_time, settings.event_time_unit, aside=aside, derived=derived_of(settings)
+        )
+        return Planned(plan, refused=refused)
     unit = unit_of(form.decode(rows, columns), event_time)
-    plan = TablePlan(table, columns, event_time, unit or "ms", unit_was_told=False)
+    plan = TablePlan(
+        table, columns, event_time, unit or "ms", unit_was_told=False, aside=aside, derived=derived_of(settings)
+    )
     return Planned(plan, settled=unit is not None, refused=refused)
 
 
@@ -174,10 +227,15 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
     columns = [
         Column(each.name, each.iceberg, each.required, each.doc) for each in plan.columns if each.name != EVENT_TIME
     ]
-    columns += [Column(EVENT_TIME, "timestamptz"), Column(SOURCE, SOURCE_TYPE)]
+    columns.append(Column(EVENT_TIME, "timestamptz"))
+    columns += [Column(each, "string", doc=f"{each} of the event time") for each in plan.derived]
+    if settings.rescues:
+        columns.append(Column(RESCUED, "string", doc=RESCUED_DOC))
+    columns.append(Column(SOURCE, SOURCE_TYPE))
     _check_layout_names(plan.table, settings, {column.name for column in columns})
     partitions, sort = partitions_of(settings), tuple(Sort.parse(each) for each in settings.sort_by)
-    properties = {**FileOptions.of(settings).properties(), **event_time_of(plan), **settings.properties}
+    plainly = {"write.object-storage.enabled": "false"} if settings.hive_directories else {}
+    properties = {**FileOptions.of(settings).properties(), **plainly, **event_time_of(plan), **settings.properties}
     return TableSpec(plan.table, tuple(columns), partitions, sort, properties)
 
 
@@ -196,26 +254,57 @@ def _check_layout_names(table: str, settings: TableSettings, names: Collection[s
 
 
 def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
+    """With year, month, day, hour, as far as they are named, as one hidden partition of the finest of them."""
+    parts = derived_of(settings) or _time_parts(settings)
+    finest = {} if settings.hive_directories or not parts else {parts[0]: f"{parts[-1]}({EVENT_TIME})"}
+    left_out = () if settings.hive_directories else parts[1:]
     try:
-        return tuple(Partition.parse(each) for each in settings.partition_by)
+        return tuple(Partition.parse(finest.get(each, each)) for each in settings.partition_by if each not in left_out)
     except ValueError as refusal:
         raise SettingsRefused(f"`partition_by` can't be understood: {refusal}") from None
 
 
-def check_layout(state: TableState, settings: TableSettings) -> None:
-    """Refuses before anything is written."""
+def derived_of(settings: TableSettings) -> tuple[str, ...]:
+    """The columns that hold parts of the event time, for directories in Hive's way."""
+    return _time_parts(settings) if settings.hive_directories else ()
+
+
+def _time_parts(settings: TableSettings) -> tuple[str, ...]:
+    found = tuple(each for each in settings.partition_by if each in TIME_PARTS)
+    if found != (*TIME_PARTS,)[: len(found)]:
+        raise SettingsRefused(
+            f"`partition_by` has {', '.join(found)}: of the event time it takes year, month, day, hour from the first"
+            f" on, in this order; or write {found[-1]}({EVENT_TIME})"
+        )
+    return found
+
+
+def _refuse_own(table: str, settings: TableSettings, names: Collection[str]) -> None:
+    if own := next((each for each in settings.partition_by if each in TIME_PARTS and each in names), None):
+        raise SettingsRefused(
+            f"`partition_by` means the {own} of the event time, and the records of {table} have a field {own} of their"
+            f" own: write {own}({EVENT_TIME}), or `{own} as of_record` for the field"
+        )
+
+
+def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
+    """Whether it is partitioned in another way than the settings say; refused before anything is written, unless it
+    may follow them."""
     wanted, found = partitions_of(settings), state.partitions
-    if [(each.column, each.transform) for each in wanted] != [(each.column, each.transform) for each in found]:
+    if same_partitions(found, wanted):
+        return False
+    if settings.partition_changes == "refuse":
         raise TableChanged(
             f"the table {state.name} is partitioned by [{', '.join(map(str, found))}],"
             f" the settings say [{', '.join(map(str, wanted))}]: change `partition_by`, or name another table"
         )
+    return True
 
 
-def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[tuple[str, Column]]:
+def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[Add]:
     """Columns that the plan has and the table lacks."""
     there = {column.name for column in state.columns}
-    return [("", column) for column in spec(plan, settings).columns if column.name not in there]
+    return [Add("", column) for column in spec(plan, settings).columns if column.name not in there]
 
 
 # -- columns from the data --------------------------------------------------------------------------------
@@ -229,7 +318,7 @@ def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettin
     for name, kind in fields:
         if name in settings.hints:
             found.append(declared(name, settings.hints[name], required=False))
-        elif text := to_iceberg(usual.get(name, kind)):
+        elif text := to_iceberg(usual.get(name, kind), settings.max_depth):
             found.append(ColumnPlan(name, name, text))
     return found
 
@@ -264,46 +353,60 @@ def new_fields(
     refuse_names: bool = False,
 ) -> Growth:
     """Columns for fields that these rows have and the table lacks, nested ones too."""
+    contract = contract_of(settings)
+    if Rule.EVOLVE not in {contract.rule, *contract.columns.values()}:
+        return Growth([], ())
     known = {column.field: column for column in plan.columns}
     growing = {
         field: column for field, column in known.items() if "struct<" in column.iceberg and field not in settings.hints
     }
-    if any(_hides(_spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
+    if any(_hides(spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
         # A value of another kind hides what is new beside it. Its record is a dead letter, so the others tell.
         fields = infer(form, form.decode(rows, plan.columns).where(F.col(FAULT).isNull()))
     room = settings.max_columns - sum(width(column.iceberg) for column in plan.columns)
-    within, refused = _within(growing, fields, room)
-    room -= sum(width(column.type) for _, column in within)
-    wanted = _wanted(form, [field for field in fields if field[0] not in known], rows, settings)
-    taken = (EVENT_TIME, *(column.name for column in plan.columns))
+    limited = settings.max_new is not None and settings.max_new < room
+    room = min(room, settings.max_new or room)
+    within = _within(growing, fields, room, contract, settings.max_depth)
+    room -= sum(width(column.type) for _, column in within.columns)
+    new = [(name, kind) for name, kind in fields if name not in known and contract.rule_of(name) is Rule.EVOLVE]
+    taken = (EVENT_TIME, *plan.derived, *(column.name for column in plan.columns))
+    wanted = _wanted(form, new, rows, settings)
     columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
-    new = [("", Column(each.name, each.iceberg, doc=each.doc)) for each in columns]
-    return Growth([*within, *new], (*refused, *more))
+    refused = (*within.refused, *more)
+    if limited:
+        refused = tuple(replace(each, why=TOO_MANY_NEW) if each.why == TOO_MANY else each for each in refused)
+    return Growth(
+        [*within.columns, *(("", Column(each.name, each.iceberg, doc=each.doc)) for each in columns)],
+        refused,
+        (*within.whence, *(((), each.field) for each in columns)),
+    )
 
 
-def _within(
-    growing: Mapping[str, ColumnPlan], fields: Fields, room: int
-) -> tuple[list[tuple[str, Column]], list[Refused]]:
+def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contract: Contract, max_depth: int) -> Growth:
     """New fields of objects that have a column already."""
     found: list[tuple[str, Column]] = []
+    whence: list[tuple[Where, str]] = []
     refused: list[Refused] = []
     used: dict[Where, set[str]] = {}
     for field, kind in fields:
         if field not in growing:
             continue
-        for where, siblings, name, new in _news((field,), _spark_type(growing[field].spark), kind):
-            if (text := to_iceberg(new)) is None:
+        for where, siblings, name, new in _news((field,), spark_type(growing[field].spark), kind):
+            path = ".".join((growing[field].name, *(key or "element" for key in where[1:])))
+            if (text := to_iceberg(new, max_depth - len(where))) is None:
+                continue
+            if contract.rule_of(f"{path}.{name}") is not Rule.EVOLVE:
                 continue
             text = text if width(text) <= room else "string"
             taken = used.setdefault(where, {each.casefold() for each in siblings})
             if why := _why_not(name, taken, room):
                 refused.append(Refused(where, name, why))
                 continue
-            path = ".".join((growing[field].name, *(key or "element" for key in where[1:])))
             found.append((path, Column(name, text)))
+            whence.append((where, name))
             taken.add(name.casefold())
             room -= width(text)
-    return found, refused
+    return Growth(found, tuple(refused), tuple(whence))
 
 
 def _why_not(name: str, taken: Collection[str], room: int) -> str | None:
@@ -339,8 +442,3 @@ def _hides(there: T.DataType, seen: T.DataType) -> bool:
             inner = {field.name: field.dataType for field in there.fields}
             return any(_hides(inner[field.name], field.dataType) for field in seen.fields if field.name in inner)
     return False
-
-
-@cache
-def _spark_type(text: str) -> T.DataType:
-    return T.DataType.fromDDL(text)  # asks the JVM

@@ -6,14 +6,14 @@ these have. A table is made, or gets its new columns, before the first row is wr
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import accounting, transforms
+from lakehouse_ingest import accounting, rescuing, transforms
 from lakehouse_ingest.accounting import FILTERED, LANDED, Tally
-from lakehouse_ingest.formats import Format
+from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.observing import Span
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
@@ -135,7 +135,7 @@ def _shaped(
 ) -> DataFrame:
     """The expressions, which are made here and run when they are written: so do the spans say."""
     with spans("decode", keeper.name, lazy=True):
-        decoded = keeper.format.decode(rows, planned.plan.columns, planned.refused)
+        decoded = _decoded(rows, keeper.format, planned)
     if transform:
         with spans("transform", keeper.name, lazy=True):
             decoded = transforms.applied(transform, decoded)
@@ -144,6 +144,14 @@ def _shaped(
     if planned.settled:
         return found
     return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, F.lit(planned.why), "plan")))
+
+
+def _decoded(rows: DataFrame, form: Format, planned: Planned) -> DataFrame:
+    aside = planned.plan.strict
+    if aside is None:
+        return form.decode(rows, planned.plan.columns, planned.refused)
+    lenient = cast("Lenient", form).lenient(rows, planned.plan.columns)
+    return rescuing.set_aside(lenient, planned.plan.columns, aside, beyond=planned.beyond)
 
 
 def _nowhere(
@@ -155,10 +163,12 @@ def _nowhere(
 ) -> DataFrame:
     """The records that no table takes, each with the reason."""
     left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
-    taken = [str(route) for route, refusal in refused.items() if refusal.reason is Reason.NAME_TAKEN]
-    named = faulty(Reason.NAME_TAKEN, F.lit("the table's name is taken by another topic or type"), STAGE)
+    taken = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is Reason.NAME_TAKEN}
+    details = F.map_from_arrays(F.lit([*taken]), F.lit([*taken.values()])) if taken else None
+    detail = F.lit("") if details is None else F.try_element_at(details, F.col(ROUTE))
+    named = faulty(Reason.NAME_TAKEN, detail, STAGE)
     many = faulty(Reason.TOO_MANY_TABLES, F.lit(f"the stream feeds {stream.max_tables} tables: `max_tables`"), STAGE)
-    why = F.when(F.col(ROUTE).isin(taken), named).when(F.col(ROUTE).isNotNull(), many)
+    fault = F.when(F.col(ROUTE).isin([*taken]), named).when(F.col(ROUTE).isNotNull(), many)
     # What can't be read at all has no type either: then that is what is said of it.
-    read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, why)), ())
+    read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
     return astray(read, stream, form.field).select(RECORD, FAULT)

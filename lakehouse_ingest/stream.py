@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 from threading import Event, Lock
 from time import monotonic
+from typing import ClassVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -33,6 +34,7 @@ from lakehouse_ingest import (
 )
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
+from lakehouse_ingest.callback import Callback
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.health import State
@@ -73,6 +75,7 @@ AT_ONCE = 8  # tables that are opened or written at the same time
 class Stream:
     """One stream of a pipeline; `stop` may be set from any thread or signal handler."""
 
+    street: ClassVar[type[Street]] = Street
     settings: Settings
     stream: StreamSettings  # with a pattern: and the topics that the last start has found
     spark: SparkSession
@@ -172,7 +175,7 @@ class Stream:
             with self.watch.span("sink.flush", self.name):
                 street.record.write()
             with suppress(LakehouseError), self.watch.span("acknowledge", self.name):
-                source.publish(street.record.complete, self.identity)
+                self._hint(source, street.record.complete)
             with self.watch.span("sink.close", self.name):
                 threads.shutdown()
         return grown
@@ -294,7 +297,7 @@ class Stream:
             for place in starting.uncertain(everywhere, done)
         ]
         checkpoint = self._checkpoint(epoch)
-        return Street(
+        return self.street(
             name=self.name,
             token=token,
             stream=self.stream,
@@ -361,8 +364,9 @@ class Stream:
             frame = source.stream(self.spark, street.start, self.stream.max_records, self.identity)
             if goal is not None and _reached(goal, street.start):
                 return False
+            batch = Callback(self.spark, self._batch(street, source, goal, failures))
             query = (
-                frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
+                frame.writeStream.foreachBatch(batch)
                 .option("checkpointLocation", str(street.offset_log.parent))
                 .queryName(f"{self.identity} {street.token.epoch}")
                 .start()
@@ -390,6 +394,7 @@ class Stream:
             # A batch that is under way ends first.
             with self.watch.span("source.close", self.name), self._gate:
                 _end(query)
+            batch.let_go()
         if failures:
             raise self._explained(failures[0])
         if (error := query.exception()) is not None:
@@ -480,11 +485,14 @@ class Stream:
             last[0] = monotonic()
             try:
                 with self.watch.span("acknowledge", self.name):
-                    source.publish(offsets, self.identity)
+                    self._hint(source, offsets)
             except LakehouseError as failure:
                 self.watch.log.warning("group_offsets_not_published", error=str(failure))
 
         return publish
+
+    def _hint(self, source: Source, offsets: Offsets) -> None:
+        source.publish(offsets, self.identity)
 
     def _expired(self, lake: Lake, place: Place) -> Place:
         keep = self.settings.ledger.keep_snapshots

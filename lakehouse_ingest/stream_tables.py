@@ -1,12 +1,13 @@
 """The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakehouse_ingest import names, planning
+from lakehouse_ingest.contracts import aside_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.formats import Format
+from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
@@ -43,6 +44,11 @@ class StreamTables:
         for number, entry in enumerate(self.stream.tables):
             planning.plan_from_settings(entry.table, entry)
             planning.partitions_of(entry)
+            if aside_of(entry) and not isinstance(self.format, Lenient):
+                raise SettingsRefused(
+                    f"`contract` of {entry.table} needs a format that can set values aside, and `format`"
+                    f" {self.stream.format} can't: leave the contract out"
+                )
             if "{" not in entry.table:
                 self.at(Route(number))
         for route in self._earlier_routes():
@@ -82,13 +88,20 @@ class StreamTables:
 
     def _earlier_routes(self) -> list[Route]:
         """Those that led to a table before; not those of settings that are no more."""
-        routes = [
-            (name, Route(number, each.topic, each.type))
-            for name, each in self.registered.items()
-            for number, entry in enumerate(self.stream.tables)
-            if ("{topic}" in entry.table, "{type}" in entry.table) == (bool(each.topic), bool(each.type))
-        ]
-        return [route for name, route in routes if name in (plain := self._name(route), _apart(plain, route))]
+        return [route for name, each in self.registered.items() for route in self._routes_to(name, each)]
+
+    def _routes_to(self, name: str, table: Registered) -> Iterator[Route]:
+        for number, entry in enumerate(self.stream.tables):
+            route = Route(number, table.topic, table.type)
+            if ("{topic}" in entry.table, "{type}" in entry.table) != (bool(table.topic), bool(table.type)):
+                continue
+            if name not in (plain := self._name(route), _apart(plain, route)):
+                continue
+            wanted = [(entry.topics, table.topic), (entry.types, table.type)]
+            if all(not some or not known or known in some for some, known in wanted):
+                yield route
+                if all(not some or known for some, known in wanted):
+                    return  # it takes all that goes there: those behind it get none
 
     # -- a new route --------------------------------------------------------------------------------------
 
@@ -115,14 +128,19 @@ class StreamTables:
             origin=_origin(route),
         )
         try:
-            if state:
-                keeper.adopt(state, self.opened.get(name))
+            self._take(keeper, state)
         except (SettingsRefused, TableChanged) as refusal:
             if name in self.registered or not _origin(route):
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
         return keeper
+
+    def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
+        if state:
+            keeper.adopt(state, self.opened.get(keeper.name))
+        elif refusal := self.lake.look(keeper.name).refusal:
+            raise SettingsRefused(refusal)  # a view has the name
 
     def _name(self, route: Route) -> str:
         template = self.stream.tables[route.entry].table

@@ -242,9 +242,9 @@ def _targets(lake: Lake, stream: StreamSettings, namespace: str, topics: Sequenc
             if state is None:
                 yield Target(name)
                 continue
-            planning.check_layout(state, entry)
+            planning.lies_otherwise(state, entry)
             plan = planning.plan_that_stands(state, entry)
-            adds = [column.name for _, column in planning.additions(state, plan, entry)]
+            adds = [each.column.name for each in planning.additions(state, plan, entry)]
             yield Target(name, state, topic, adds)
 
 

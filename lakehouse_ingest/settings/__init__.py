@@ -4,6 +4,7 @@ from lakehouse_ingest.settings.models import (
     CatalogSettings,
     ColumnSettings,
     HealthSettings,
+    LogSettings,
     S3Settings,
     SecuritySettings,
     Settings,
@@ -11,6 +12,7 @@ from lakehouse_ingest.settings.models import (
     SparkSettings,
     StreamSettings,
     TableSettings,
+    TelemetrySettings,
 )
 from lakehouse_ingest.settings.reading import Layer, Loaded, foreign, from_flags, load, load_settings
 from lakehouse_ingest.settings.values import ANY_TOPIC, Positions, Start
@@ -22,6 +24,7 @@ __all__ = [
     "HealthSettings",
     "Layer",
     "Loaded",
+    "LogSettings",
     "Positions",
     "S3Settings",
     "SecuritySettings",
@@ -31,6 +34,7 @@ __all__ = [
     "Start",
     "StreamSettings",
     "TableSettings",
+    "TelemetrySettings",
     "foreign",
     "from_flags",
     "load",

@@ -12,6 +12,8 @@ from lakehouse_ingest.records import Offsets
 TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
 # And followed by a pipeline's name: the epoch of its last start that published directly. No expiry takes it away.
 EPOCH = "lakehouse.epoch."
+# In those of the batch record, followed by a pipeline's name and a table's: what it has landed in.
+REGISTERED = f"{ledger.PREFIX}table."
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,11 @@ class FileOptions:
         }
 
 
+def tasks_for(size: int) -> int:
+    """How many at most write about so many rows, each into files of its own."""
+    return max(1, -(-size // ROWS_PER_TASK))
+
+
 def stage(
     rows: DataFrame, target: str, wap: str | None, summary: Mapping[str, str], options: FileOptions, size: int
 ) -> None:
@@ -45,9 +50,13 @@ def stage(
     # No option of a write does it; the session is the batch's own, and all that it writes is of one batch.
     rows.sparkSession.conf.set(WAP, wap) if wap else rows.sparkSession.conf.unset(WAP)
     writer = (
-        rows.coalesce(max(1, -(-size // ROWS_PER_TASK)))
+        rows.coalesce(tasks_for(size))
         .writeTo(".".join(f"`{part}`" for part in (LAKE, *target.split("."))))
-        .option("fanout-enabled", "true")  # several partitions open at once instead of a sort by partition
+        # Sorted by partition, with one file open at a time: how many partitions a batch has rows for, nobody knows.
+        # 500,000 rows into 24 hours take 3.0 CPU seconds so, 3.8 with all files open; into one day 1.3 against 1.1.
+        .option("fanout-enabled", "false")
+        # A table of others may ask for a shuffle: what is counted on the way would not be counted then.
+        .option("distribution-mode", "none")
         .option("target-file-size-bytes", str(options.target_size))
         .option("compression-codec", options.codec)
     )

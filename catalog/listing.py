@@ -1,0 +1,100 @@
+"""The files that hold a table's rows, for engines that know only files: manifest by manifest, never all at once."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot
+
+from catalog.connection import Lake
+from catalog.errors import FileMissing, Refused
+
+_CONTENT = {
+    DataFileContent.DATA: "data",
+    DataFileContent.POSITION_DELETES: "position deletes",
+    DataFileContent.EQUALITY_DELETES: "equality deletes",
+}
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A file that a snapshot refers to."""
+
+    path: str
+    partition: Mapping[str, str]  # by the partition field's name, as a directory would have it
+    rows: int
+    bytes: int
+    format: str
+    content: str = "data"  # or position deletes, equality deletes: of rows in others
+
+
+def live_files(lake: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
+    """List the files of main's head, or of another snapshot.
+
+    Refused where rows of them were deleted by files beside: who reads the files alone would see those rows. With
+    `deletes` such files are listed too. FileMissing where a manifest is gone.
+    """
+    table = lake.table(name)
+    found = _snapshot(table, name, snapshot)
+    if found is None:
+        return
+    with _reading(lake, name, found.manifest_list):
+        manifests = found.manifests(table.io)
+    removing = [each for each in manifests if each.content == ManifestContent.DELETES and _is_alive(each)]
+    if removing and not deletes:
+        raise Refused(
+            f"rows of table {name} are deleted by files beside its data files, and who reads files alone would see"
+            " them: compact it first, or ask for those files too"
+        )
+    for manifest in [*(each for each in manifests if each.content == ManifestContent.DATA), *removing]:
+        with _reading(lake, name, manifest.manifest_path):
+            entries = manifest.fetch_manifest_entry(table.io)
+        spec = table.specs()[manifest.partition_spec_id]
+        for entry in entries:
+            yield _file(entry.data_file, spec, table.schema())
+
+
+def _snapshot(table: Table, name: str, number: int | None) -> Snapshot | None:
+    if number is None:
+        # A table that has a branch and nothing else has no rows yet.
+        return table.current_snapshot() if MAIN_BRANCH in table.metadata.refs else None
+    if (found := table.snapshot_by_id(number)) is None:
+        raise Refused(f"the table {name} has no snapshot {number}: it has been expired, or there never was one")
+    return found
+
+
+def _is_alive(manifest: ManifestFile) -> bool:
+    # Older writers do not count them: then there may be some.
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+def _file(file: DataFile, spec: PartitionSpec, schema: Schema) -> LiveFile:
+    types = spec.partition_type(schema).fields
+    partition = {
+        field.name: field.transform.to_human_string(kind.field_type, file.partition[position])
+        for position, (field, kind) in enumerate(zip(spec.fields, types, strict=True))
+    }
+    return LiveFile(
+        file.file_path,
+        partition,
+        file.record_count,
+        file.file_size_in_bytes,
+        file.file_format.value.lower(),
+        _CONTENT[file.content],
+    )
+
+
+@contextmanager
+def _reading(lake: Lake, name: str, path: str) -> Iterator[None]:
+    with lake.calling(f"reading {path} of table {name}"):
+        try:
+            yield
+        except FileNotFoundError:
+            missing = FileMissing(f"the file {path} of table {name} is not there")
+            missing.path = path
+            raise missing from None

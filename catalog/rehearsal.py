@@ -1,0 +1,181 @@
+"""Changes of tables held in memory, upon a catalog that stays as it is: what they would come to, without doing them.
+
+    stage = Stage()
+    rehearsed = rehearse(lake, stage)
+    create_table(rehearsed, spec); apply(rehearsed, "iot.sensors", found)     # all that reads sees both
+    stage.namespaces, stage.tables      # what would be there, and each table as it was and as it would be
+
+The same code carries changes out on either. Nothing can land: a commit with a snapshot, or of a ref, is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import cast
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from catalog.changes import Change
+from catalog.connection import Lake
+from catalog.contracts import Contract, Rule
+from catalog.planning import plan
+from catalog.specs import TableSpec, TableState
+from catalog.states import state_from
+
+_Name = tuple[str, ...]
+_LANDS = (AddSnapshotUpdate, SetSnapshotRefUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate)
+_NOWHERE = "nowhere"  # a catalog says where a table is when it makes it
+_EVERYTHING = Contract(partitions=Rule.EVOLVE, max_columns=None, max_depth=None)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A table as it was, None where there was none, and as it would be."""
+
+    before: TableState | None
+    after: TableState
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What would become of its columns and partitions; of one that would be made nothing."""
+        if self.before is None:
+            return ()
+        return plan(
+            self.before, TableSpec(self.after.name, self.after.columns, self.after.partitions), _EVERYTHING
+        ).changes
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Those that would be set, or have another value."""
+        there = self.before.properties if self.before else {}
+        return {key: text for key, text in self.after.properties.items() if there.get(key) != text}
+
+
+@dataclass
+class Stage:
+    """What would have changed; may be shared by several that rehearse upon one catalog."""
+
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    tables: dict[str, Foreseen] = field(default_factory=dict)
+    metadata: dict[_Name, tuple[TableMetadata, FileIO]] = field(default_factory=dict, repr=False)
+    lock: Lock = field(default_factory=Lock, repr=False)
+
+
+def rehearse(lake: Lake, stage: Stage) -> Lake:
+    """Give a lake of the same tables, whose changes go to the stage."""
+    return Lake(cast("Catalog", _Rehearsed(lake.pyiceberg, stage)))
+
+
+class _Rehearsed:
+    """Of pyiceberg's catalog what is asked of one here, and no more: all else would be done for real."""
+
+    def __init__(self, real: Catalog, stage: Stage) -> None:
+        self.name, self.properties = real.name, real.properties
+        self._real, self._stage = real, stage
+
+    def close(self) -> None:
+        self._real.close()
+
+    # -- what is there, or would be -----------------------------------------------------------------------
+
+    def load_table(self, identifier: _Name) -> Table:
+        if (found := self._stage.metadata.get(identifier)) is not None:
+            return self._table(identifier, *found)
+        return self._real.load_table(identifier)
+
+    def list_tables(self, namespace: _Name) -> list[_Name]:
+        mine = [name for name in self._stage.metadata if name[:-1] == namespace]
+        try:
+            return [*dict.fromkeys([*self._real.list_tables(namespace), *mine])]
+        except NoSuchNamespaceError:
+            if ".".join(namespace) in self._stage.namespaces:
+                return mine
+            raise
+
+    def view_exists(self, identifier: _Name) -> bool:
+        return self._real.view_exists(identifier)
+
+    def load_namespace_properties(self, namespace: _Name) -> Mapping[str, str]:
+        mine = self._stage.namespaces.get(".".join(namespace))
+        return self._real.load_namespace_properties(namespace) if mine is None else mine
+
+    # -- what would change --------------------------------------------------------------------------------
+
+    def create_namespace(self, namespace: _Name, properties: Mapping[str, str]) -> None:
+        self._stage.namespaces[".".join(namespace)] = properties
+
+    def create_table(
+        self,
+        identifier: _Name,
+        schema: Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        self.load_namespace_properties(identifier[:-1])
+        with self._stage.lock:
+            if self._is_there(identifier):
+                raise TableAlreadyExistsError(f"{'.'.join(identifier)} is there")
+            made = new_table_metadata(schema, partition_spec, sort_order, location or _NOWHERE, dict(properties or {}))
+            self._keep(identifier, made, load_file_io(self.properties), None)
+        return self.load_table(identifier)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        if landing := next((each for each in updates if isinstance(each, _LANDS)), None):
+            raise NotImplementedError(f"in a rehearsal nothing lands: {landing.action}")
+        identifier = table.name()
+        with self._stage.lock:
+            there = self.load_table(identifier)
+            for requirement in requirements:
+                requirement.validate(there.metadata)
+            now = update_table_metadata(there.metadata, updates)
+            self._keep(identifier, now, there.io, there)
+        return CommitTableResponse.model_validate({"metadata": now, "metadata-location": there.metadata_location})
+
+    def _is_there(self, identifier: _Name) -> bool:
+        try:
+            self.load_table(identifier)
+        except NoSuchTableError:
+            return self._is_view(identifier)
+        return True
+
+    def _is_view(self, identifier: _Name) -> bool:
+        try:
+            return self._real.view_exists(identifier)
+        except NotImplementedError:  # it knows none
+            return False
+
+    def _keep(self, identifier: _Name, now: TableMetadata, io: FileIO, there: Table | None) -> None:
+        name = ".".join(identifier)
+        if name in self._stage.tables:
+            before = self._stage.tables[name].before
+        else:
+            before = state_from(name, there.metadata, there.metadata_location) if there else None
+        self._stage.metadata[identifier] = (now, io)
+        self._stage.tables[name] = Foreseen(before, state_from(name, now, there.metadata_location if there else ""))
+
+    def _table(self, identifier: _Name, metadata: TableMetadata, io: FileIO) -> Table:
+        return Table(identifier, metadata, "", io, cast("Catalog", self))

@@ -1,0 +1,126 @@
+"""How the rows of a table lie in files: partitions as they are asked for, and who else can read those files."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pytest
+
+from catalog import Connection, Partition, TableState, connect, load
+from lakehouse_ingest.commands.files import listed
+from lakehouse_ingest.errors import NeedsOperator, TableChanged
+from lakehouse_ingest.rehearsing import foresee
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.tables import Lake
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+AT = 1_705_330_800_000  # 2024-01-15T15:00:00Z
+
+
+def fed(bench: Bench, topic: str, *records: Mapping[str, Any]) -> None:
+    produce(bench.broker, topic, [(None, json.dumps(each).encode()) for each in records])
+
+
+def state(bench: Bench, topic: str) -> TableState:
+    return load(connect(Connection(bench.uri)), f"ns_{topic}.{topic}")
+
+
+def lake(bench: Bench) -> Lake:
+    return Lake(Connection(bench.uri), "reader")
+
+
+def test_directories_in_hives_way_are_those_of_any_reader(bench: Bench, topic: str) -> None:
+    """location=NYC/year=2024/month=01/day=15; a field year of the records' own has another column."""
+    create_topic(bench.broker, topic, 1)
+    settings = bench.settings(
+        topic, table={"hive_directories": True, "partition_by": ["location", "year", "month", "day"]}
+    )
+    fed(bench, topic, {"n": 1, "ts_ms": AT, "location": "NYC", "year": 1999})
+    plan = foresee(bench.pipeline(settings), None)
+    (foreseen,) = [each.after for each in plan.tables if each.after.name.endswith(topic)]
+    bench.ingest(settings)
+    fed(bench, topic, {"n": 2, "ts_ms": AT + 86_400_000, "location": "NYC", "new": "x"})
+    bench.ingest(settings)
+    after = state(bench, topic)
+    assert (*map(str, after.partitions),) == ("location", "year", "month", "day")
+    assert foreseen.columns == after.columns[:-1]  # but for what came later
+    found = sorted((file for _, file in listed(lake(bench), [f"ns_{topic}.{topic}"])), key=lambda file: file.path)
+    paths = [file.path.removeprefix("file:").lstrip("/") for file in found]
+    assert "/data/location=NYC/year=2024/month=01/day=15/" in paths[0]
+    assert [dict(file.partition) for file in found][1] == {
+        "location": "NYC", "year": "2024", "month": "01", "day": "16",
+    }  # fmt: skip
+    files = ["/" + path for path in paths]
+    rows = duckdb.sql(f"SELECT n, year, month, day FROM read_parquet({files}, hive_types_autocast=false) ORDER BY n")
+    assert rows.fetchall() == [(1, "2024", "01", "15"), (2, "2024", "01", "16")]
+
+
+def test_parts_of_the_time_one_after_the_other_are_one_hidden_partition(bench: Bench, topic: str) -> None:
+    """And a table may be laid out anew, where that was said; otherwise both layouts are shown."""
+    create_topic(bench.broker, topic, 1)
+    fed(bench, topic, {"n": 1, "ts_ms": AT, "location": "NYC"})
+    bench.ingest(bench.settings(topic, table={"partition_by": ["year", "month"]}))
+    assert state(bench, topic).partitions == (Partition("event_time", "month"),)
+    fed(bench, topic, {"n": 2, "ts_ms": AT, "location": "NYC"})
+    daily = {"partition_by": ["year", "month", "day", "location"]}
+    with pytest.raises(
+        TableChanged, match=r"\[month\(event_time\)\], the settings say \[day\(event_time\), location\]"
+    ):
+        bench.ingest(bench.settings(topic, table=daily))
+    follows = bench.settings(topic, table={**daily, "partition_changes": "evolve"})
+    plan = foresee(bench.pipeline(follows), None)
+    said = [str(change) for each in plan.tables for change in each.changes]
+    assert said == ["~ partitions [month(event_time)] -> [day(event_time), location]"]
+    bench.ingest(follows)
+    after = state(bench, topic)
+    assert {*after.partitions} == {Partition("event_time", "day"), Partition("location")}
+    assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.{topic}")) == [1, 2]
+    found = [dict(file.partition) for _, file in listed(lake(bench), [after.name])]
+    assert {"event_time_month": "2024-01"} in found
+    assert {"event_time_day": "2024-01-15", "location": "NYC"} in found
+    assert not foresee(bench.pipeline(follows), None).changed
+
+
+def test_a_partition_for_each_row_lands_and_is_said(
+    bench: Bench, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one file open at a time, however many there are."""
+    create_topic(bench.broker, topic, 1)
+    fed(bench, topic, *({"n": n, "ts_ms": AT} for n in range(1_010)))
+    settings = bench.settings(topic, table={"partition_by": ["n"]})
+    plan = foresee(bench.pipeline(settings), None)
+    assert 900 < plan.streams[0].seen.writing[f"ns_{topic}.{topic}"].spread < 1_200
+    bench.ingest(settings)
+    assert bench.published(f"ns_{topic}.{topic}")[0].summary["total-records"] == "1010"
+    (warning,) = [line for line in capsys.readouterr().out.splitlines() if "many_files" in line]
+    assert "files=1010" in warning
+    assert "bucket(16, column)" in warning
+
+
+def test_the_live_files_are_those_of_the_head_or_of_an_earlier_snapshot(bench: Bench, topic: str) -> None:
+    """Not those that were replaced; and rows that were deleted are nobody's, unless he asks."""
+    create_topic(bench.broker, topic, 1)
+    settings = bench.settings(topic, table={"properties": {"write.delete.mode": "merge-on-read"}})
+    for n in range(3):
+        fed(bench, topic, {"n": n, "ts_ms": AT}, {"n": n + 10, "ts_ms": AT})
+        bench.ingest(settings)
+    name = f"ns_{topic}.{topic}"
+    before = bench.published(name)[0].snapshot_id
+    earlier = {file.path for _, file in listed(lake(bench), [name])}
+    assert len(earlier) == 3
+    bench.spark.sql(f"CALL {LAKE}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
+    (now,) = [file for _, file in listed(lake(bench), [name])]
+    assert (now.rows, now.content, now.path in earlier) == (6, "data", False)
+    assert {file.path for _, file in listed(lake(bench), [name], before)} == earlier
+    with pytest.raises(NeedsOperator, match="has no snapshot 7"):
+        list(listed(lake(bench), [name], 7))
+    bench.spark.sql(f"DELETE FROM {LAKE}.{name} WHERE n = 11")
+    with pytest.raises(NeedsOperator, match="who reads files alone would see them: compact it first"):
+        list(listed(lake(bench), [name]))
+    both = [file.content for _, file in listed(lake(bench), [name], deletes=True)]
+    assert sorted(both) == ["data", "position deletes"]
+    assert {table for table, _ in listed(lake(bench), lake(bench).names_in(f"ns_{topic}"), deletes=True)} >= {name}

@@ -1,0 +1,156 @@
+"""`plan` says what `run` does to the catalog, and does nothing itself."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import pytest
+
+import catalog
+from lakehouse_ingest.commands.plan import WOULD_CHANGE, code_of
+from lakehouse_ingest.errors import TableChanged
+from lakehouse_ingest.rehearsing import Foresight, foresee
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.settings import Settings, SourceSettings
+from lakehouse_ingest.sources.kafka import Kafka
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import JAVA_OPTIONS
+from tests.services.random_topics import RandomTopic, drawn
+
+pytestmark = pytest.mark.live
+
+TOPICS = int(os.environ.get("LAKEHOUSE_TEST_TOPICS", "4"))
+SEED = int(os.environ.get("LAKEHOUSE_TEST_SEED") or SystemRandom().randrange(10**6))
+# What the landing itself notes in a table's properties.
+BOOKKEEPING = ("lakehouse.table.", "lakehouse.epoch.", "published.")
+
+
+def states(bench: Bench, topic: str) -> dict[str, catalog.TableState]:
+    lake = catalog.connect(catalog.Connection(bench.uri))
+    if not catalog.has_namespace(lake, f"ns_{topic}"):
+        return {}
+    return {name: catalog.load(lake, name) for name in catalog.names_in(lake, f"ns_{topic}")}
+
+
+def shape(state: catalog.TableState) -> dict[str, Any]:
+    """What plan speaks of."""
+    told = {key: text for key, text in state.properties.items() if not key.startswith(BOOKKEEPING)}
+    return {
+        "columns": state.columns,
+        "partitions": state.partitions,
+        "sort": state.sort,
+        "properties": told,
+        "version": state.format_version,
+        "identifier": state.identifier,
+    }
+
+
+def planned(bench: Bench, topic: str, settings: Settings, sample: int | None = None) -> Foresight:
+    """Nothing at all is another afterwards."""
+    before = states(bench, topic)
+    found = foresee(bench.pipeline(settings), sample)
+    after = states(bench, topic)
+    assert {name: each.metadata_location for name, each in after.items()} == {
+        name: each.metadata_location for name, each in before.items()
+    }
+    assert bench.lake.namespace_exists(f"ns_{topic}") == bool(before)
+    return found
+
+
+def settings_of(bench: Bench, topic: str, drawn: RandomTopic) -> Settings:
+    plain = bench.settings(topic, stream=drawn.stream).model_dump(exclude_unset=True)
+    plain["streams"][0]["tables"] = drawn.tables
+    return Settings.model_validate(plain)
+
+
+def outcomes(bench: Bench, topic: str) -> Counter[str]:
+    """What the batch record says of all batches so far."""
+    found: Counter[str] = Counter()
+    for row in bench.rows(f"ns_{topic}.lakehouse_batches"):
+        found.update(dict(row["reasons"] or ()))
+        for part in row["partitions"] or ():
+            found.update({outcome: part[outcome] for outcome in ("landed", "filtered")})
+    return +found
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + TOPICS))
+def test_a_plan_of_all_is_what_a_run_then_does(bench: Bench, seed: int) -> None:
+    """Of any topic: the tables as they would be are the tables as they are afterwards, and so are the dead."""
+    print(f"LAKEHOUSE_TEST_SEED={seed}")
+    topic, random = f"random_{seed}", drawn(seed)
+    create_topic(bench.broker, topic, 1 + seed % 2)
+    settings = settings_of(bench, topic, random)
+    if random.others:
+        bench.spark.sql(f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+        bench.spark.sql(f"CREATE TABLE {LAKE}.ns_{topic}.events ({random.others}) PARTITIONED BY (days(event_time))")
+    if random.earlier:
+        produce(bench.broker, topic, [(None, value) for value in random.earlier])
+        bench.ingest(settings)
+    produce(bench.broker, topic, [(None, value) for value in random.values])
+    counted = outcomes(bench, topic) if random.earlier else Counter[str]()
+
+    found = planned(bench, topic, settings)
+    (stream,) = found.streams
+    if stream.refusal:
+        with pytest.raises(type(stream.refusal)) as refusal:
+            bench.ingest(settings)
+        assert str(refusal.value) == str(stream.refusal)
+        return
+    bench.ingest(settings)
+    assert stream.whole
+    after = states(bench, topic)
+    foreseen = {each.after.name: each.after for each in found.tables}
+    foreseen |= {name: each for name, each in after.items() if name not in foreseen and not name.endswith("_of")}
+    assert {name: shape(each) for name, each in foreseen.items()} == {name: shape(each) for name, each in after.items()}
+    tally = stream.seen.tally
+    told = Counter(tally.dead) + Counter({each: tally.total(each) for each in ("landed", "filtered")})
+    assert +told == outcomes(bench, topic) - counted
+    if seed % 3 == 0:
+        again = planned(bench, topic, settings)
+        assert not again.changed
+        assert again.streams[0].there == 0
+
+
+def test_a_sample_says_of_how_much_it_is_and_a_refusal_is_that_of_the_run(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [(None, b'{"n": %d, "ts_ms": 1750000000000}' % n) for n in range(100)])
+    (stream,) = planned(bench, topic, bench.settings(topic), sample=30).streams
+    assert (stream.seen.offsets, stream.there, stream.whole) == (30, 100, False)
+    bench.ingest(bench.settings(topic))
+    moved = bench.settings(topic, table={"partition_by": ["hour(event_time)"]})
+    found = planned(bench, topic, moved)
+    assert code_of(found) == TableChanged.exit_code
+    assert "is partitioned by [day(event_time)]" in str(found.streams[0].refusal)
+
+
+def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topic: str, tmp_path: Path) -> None:
+    """From an empty folder, for machines; nothing but JSON is said, no group has offsets."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [(None, b'{"n": 1, "ts_ms": 1750000000000}'), (None, b"{")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "lakehouse_ingest.cli", "plan", "--topics", topic, "--brokers", bench.broker, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
+    )
+    assert ended.returncode == WOULD_CHANGE, ended.stderr
+    told = json.loads(ended.stdout)
+    assert told["namespaces"] == ["ingest"]
+    assert {each["table"]: each["change"] for each in told["tables"]} == dict.fromkeys(
+        (f"ingest.{name}" for name in (topic, "dead_letters", "lakehouse_batches")), "make"
+    )
+    (stream,) = told["streams"]
+    assert (stream["records_seen"], stream["landed"], stream["dead"]) == (2, 1, {"broken_json": 1})
+    assert stream["first_dead"]["broken_json"]["offset"] == 1
+    assert list(tmp_path.iterdir()) == []
+    reader = Kafka(SourceSettings(brokers=bench.broker), [topic])
+    assert reader.committed(topic) == {}

@@ -1,0 +1,156 @@
+"""Tables that others have made: used as they are, or refused with the reason; `plan` says so before."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, UUIDType
+
+from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.rehearsing import foresee
+from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.settings import Settings
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+MADE = 1_750_000_000_000
+COLUMNS = "n BIGINT, place STRUCT<lat: DOUBLE>, event_time TIMESTAMP"
+RETENTION = "'history.expire.max-snapshot-age-ms' = '1', 'history.expire.min-snapshots-to-keep' = '1'"
+# By the type of the records that they get: what is behind the columns of CREATE TABLE.
+OTHERS = {
+    "plain": "",
+    "v1": "PARTITIONED BY (days(event_time)) TBLPROPERTIES ('format-version' = '1')",
+    "v3": "TBLPROPERTIES ('format-version' = '3')",
+    "sorted": "",
+    "deleted": "TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
+    "brief": f"TBLPROPERTIES ({RETENTION})",
+    "orc": "TBLPROPERTIES ('write.format.default' = 'orc')",
+    "fixed": "TBLPROPERTIES ('read.split.target-size' = '1048576', 'write.update.mode' = 'merge-on-read')",
+    "hashed": "PARTITIONED BY (days(event_time)) TBLPROPERTIES ('write.distribution-mode' = 'hash')",
+}
+
+
+def sql(bench: Bench, text: str) -> None:
+    bench.spark.sql(text).collect()
+
+
+def made_by_others(bench: Bench, topic: str) -> str:
+    """Each with three rows of theirs."""
+    namespace = f"{LAKE}.ns_{topic}"
+    sql(bench, f"CREATE NAMESPACE {namespace}")
+    for name, how in OTHERS.items():
+        sql(bench, f"CREATE TABLE {namespace}.{name} ({COLUMNS}) USING iceberg {how}")
+    sql(bench, f"CREATE TABLE {namespace}.needed (n BIGINT NOT NULL, note STRING NOT NULL, event_time TIMESTAMP)")
+    sql(bench, f"ALTER TABLE {namespace}.sorted WRITE ORDERED BY n DESC")
+    for name in OTHERS:
+        rows = ", ".join(f"({n}, named_struct('lat', 1.5D), TIMESTAMP '2024-01-01')" for n in (-3, -2, -1))
+        sql(bench, f"INSERT INTO {namespace}.{name} VALUES {rows}")
+    sql(bench, f"DELETE FROM {namespace}.deleted WHERE n = -2")
+    return namespace
+
+
+def settings(bench: Bench, topic: str, *tables: dict[str, Any]) -> Settings:
+    plain = bench.settings(topic, stream={"type_from": "field:type"}).model_dump(exclude_unset=True)
+    plain["streams"][0]["tables"] = [*tables]
+    return Settings.model_validate(plain)
+
+
+def events(kinds: list[str], numbers: range) -> list[tuple[None, bytes]]:
+    return [
+        (None, json.dumps({"type": kind, "n": n, "ts_ms": MADE + n, "place": {"lat": 0.5, "lon": n}}).encode())
+        for n in numbers
+        for kind in kinds
+    ]
+
+
+def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    namespace = made_by_others(bench, topic)
+    kinds = [*OTHERS, "needed"]
+    daily = ["v1", "hashed"]
+    wanted = settings(
+        bench,
+        topic,
+        {"table": "{type}", "types": daily, "event_time_unit": "ms"},
+        {
+            "table": "{type}",
+            "types": [kind for kind in kinds if kind not in daily],
+            "event_time_unit": "ms",
+            "partition_by": [],
+        },
+    )
+    produce(bench.broker, topic, events(kinds, range(5)))
+    before = {kind: bench.table(f"ns_{topic}.{kind}").metadata for kind in kinds}
+    plan = foresee(bench.pipeline(wanted), None)
+    assert plan.streams[0].refusal is None
+    told = {each.after.name.rpartition(".")[2]: [str(change) for change in each.changes] for each in plan.tables}
+    bench.ingest(wanted)
+    sql(bench, f"CALL {LAKE}.system.expire_snapshots(table => 'ns_{topic}.brief', retain_last => 1)")
+    produce(bench.broker, topic, events(kinds, range(5, 9)))
+    bench.ingest(wanted)
+    for kind in OTHERS:
+        table = bench.table(f"ns_{topic}.{kind}")
+        assert table.metadata.format_version == before[kind].format_version
+        assert table.metadata.spec() == before[kind].spec()
+        assert table.metadata.sort_order() == before[kind].sort_order()
+        assert {"+ place.lon long", "+ type string"} <= {*told[kind]}, kind
+        rows = bench.spark.table(f"{namespace}.{kind}").select("n", "place.lat").collect()
+        theirs = {-3: 1.5, -1: 1.5} | ({} if kind == "deleted" else {-2: 1.5})
+        assert sorted(row["n"] for row in rows) == sorted([*theirs, *range(9)]), kind
+    letters = bench.rows(f"ns_{topic}.dead_letters")
+    assert Counter(row["reason"] for row in letters) == {"missing_field": 9}
+    assert plan.streams[0].seen.tally.dead == {"missing_field": 5}
+
+
+@pytest.mark.parametrize(
+    ("columns", "layout", "said"),
+    [
+        ("n BIGINT, event_time TIMESTAMP", "PARTITIONED BY (hours(event_time))", "is partitioned by"),
+        (
+            "n BIGINT, event_time TIMESTAMP, id BINARY",
+            "PARTITIONED BY (days(event_time), bucket(4, n))",
+            "the settings say",
+        ),
+        ("n BIGINT, ts_ms BIGINT, event_time TIMESTAMP", "PARTITIONED BY (days(event_time))", "set `event_time_unit`"),
+    ],
+    ids=["coarser", "finer", "unit"],
+)
+def test_what_does_not_fit_is_refused(bench: Bench, topic: str, columns: str, layout: str, said: str) -> None:
+    """By `plan` as by `run`, before anything is written."""
+    create_topic(bench.broker, topic, 1)
+    sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+    sql(bench, f"CREATE TABLE {LAKE}.ns_{topic}.others ({columns}) USING iceberg {layout}")
+    before = bench.table(f"ns_{topic}.others").metadata
+    wanted = settings(bench, topic, {"table": "others"})
+    (stream,) = foresee(bench.pipeline(wanted), None).streams
+    assert said in str(stream.refusal)
+    with pytest.raises(LakehouseError, match=said):
+        bench.ingest(wanted)
+    after = bench.table(f"ns_{topic}.others").metadata
+    assert (after.schemas, after.partition_specs, after.current_snapshot_id) == (
+        before.schemas, before.partition_specs, None,
+    )  # fmt: skip
+
+
+def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    bench.lake.create_namespace(f"ns_{topic}")
+    bench.lake.create_table(
+        f"ns_{topic}.others", Schema(NestedField(1, "n", LongType()), NestedField(2, "id", UUIDType()))
+    )
+    wanted = settings(bench, topic, {"table": "others", "partition_by": []})
+    (stream,) = foresee(bench.pipeline(wanted), None).streams
+    assert str(stream.refusal) == (
+        f"the column id of ns_{topic}.others is uuid, which is not written from here: name another table"
+    )
+    bench.spark.sql(f"CREATE VIEW {LAKE}.ns_{topic}.looks AS SELECT 1 AS n")
+    looks = settings(bench, topic, {"table": "looks"})
+    produce(bench.broker, topic, events(["any"], range(1)))
+    (stream,) = foresee(bench.pipeline(looks), None).streams
+    assert str(stream.refusal) == f"ns_{topic}.looks is a view, and a table is needed: name another one"
+    with pytest.raises(LakehouseError, match="is a view"):
+        bench.ingest(looks)

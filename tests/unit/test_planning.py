@@ -1,0 +1,82 @@
+"""What `partition_by` means: parts of the time in Hive's way, and what is refused in one sentence."""
+
+from typing import Any
+
+import pytest
+
+from catalog import Column, Partition
+from lakehouse_ingest import planning
+from lakehouse_ingest.errors import LONGEST as LONGEST_SENTENCE
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged
+from lakehouse_ingest.settings import TableSettings
+from tests.services.schemas import table_of
+
+
+def settings(*partitions: str, **others: Any) -> TableSettings:
+    return TableSettings.model_validate({"partition_by": partitions, **others})
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (["year"], ["year(event_time)"]),
+        (["year", "month"], ["month(event_time)"]),
+        (["location", "year", "month", "day"], ["location", "day(event_time)"]),
+        (["year", "location", "month", "day", "hour"], ["hour(event_time)", "location"]),
+        (["day(event_time)", "void(location)"], ["day(event_time)", "void(location)"]),
+        (["year as of_record"], ["year as of_record"]),
+        ([], []),
+    ],
+)
+def test_parts_of_the_time_are_one_hidden_partition_of_the_finest(written: list[str], meant: list[str]) -> None:
+    assert planning.partitions_of(settings(*written)) == tuple(map(Partition.parse, meant))
+    assert planning.derived_of(settings(*written)) == ()
+
+
+def test_in_directories_each_part_is_a_column_of_its_own() -> None:
+    wanted = settings("location", "year", "month", hive_directories=True)
+    assert planning.partitions_of(wanted) == (Partition("location"), Partition("year"), Partition("month"))
+    assert planning.derived_of(wanted) == ("year", "month")
+
+
+@pytest.mark.parametrize("written", [["hour"], ["year", "day"], ["month", "year"], ["year", "year"]])
+def test_what_is_no_chain_from_the_year_on_is_refused(written: list[str]) -> None:
+    with pytest.raises(SettingsRefused, match=rf"or write {written[-1]}\(event_time\)") as refusal:
+        planning.partitions_of(settings(*written))
+    assert len(str(refusal.value)) <= LONGEST_SENTENCE
+
+
+@pytest.mark.parametrize("kind", ["uuid", "time", "fixed[4]", "struct<at: time>", "list<timestamptz_ns>"])
+def test_a_type_that_is_not_written_from_here_is_refused(kind: str) -> None:
+    with pytest.raises(TableChanged, match=r"the column id of n\.t is .*, which is not written from here"):
+        planning.plan_from_table(table_of((Column("id", kind),)), settings(event_time_unit="ms"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "needs"),
+    [
+        ("struct<lat: required double>", True),
+        ("list<required long>", True),
+        ("map<string, required int>", True),
+        ("struct<required: int>", False),
+        ('struct<"required x": int "required y">', False),
+        ("struct<at: timestamp, tags: map<string, list<decimal(9,2)>>>", False),
+    ],
+)
+def test_what_needs_a_value_within_is_refused(kind: str, needs: bool) -> None:  # noqa: FBT001 - a case
+    there, wanted = table_of((Column("place", kind, required=True),)), settings(event_time_unit="ms")
+    if needs:
+        with pytest.raises(TableChanged, match=r"the column place of .* needs values within"):
+            planning.plan_from_table(there, wanted)
+    else:
+        plan = planning.plan_from_table(there, wanted)
+        assert plan
+        assert plan.columns[0].required
+
+
+def test_a_declared_column_of_that_name_is_refused() -> None:
+    declared = settings("year", columns=[{"name": "year", "type": "int"}])
+    with pytest.raises(SettingsRefused, match=r"have a field year of their own: write year\(event_time\)") as refusal:
+        planning.plan_from_settings("t", declared)
+    assert len(str(refusal.value)) <= LONGEST_SENTENCE
+    assert isinstance(refusal.value, LakehouseError)
