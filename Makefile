@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long faults soak check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults soak readers check format lock bench wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -13,8 +13,9 @@ help:
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
 	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
+	@echo "make readers    what we write, read back by Trino and ClickHouse as well (700 MB to fetch, Java 24 or later); the matrix"
 	@echo "make check      ruff, formatting, mypy"
-	@echo "make bench      how fast it is, on this machine"
+	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
 	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
@@ -57,6 +58,17 @@ soak: install
 	LAKEHOUSE_TEST_SOAK_MINUTES=$(or $(MINUTES),60) LAKEHOUSE_TEST_SOAK_REPORT=build/soak.json \
 		$(BIN)/python -m pytest -s tests/faults/test_soak.py
 
+# ClickHouse as a Python package (560 MB unpacked) and Trino's client: a lock of their own, beyond what the tests need.
+$(VENV)/.readers: tests/readers/requirements.lock $(VENV)/.installed
+	@echo "Installing ClickHouse (180 MB) and Trino's client into $(VENV); Trino itself (540 MB) goes into the cache"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r tests/readers/requirements.lock
+	@touch $@
+
+# Who reads what we write, each engine on each store; writes the matrix and the table in the README.
+readers: $(VENV)/.readers
+	LAKEHOUSE_TEST_MATRIX=tests/readers/matrix.json $(BIN)/python -m pytest -s tests/readers
+	$(BIN)/python -m tests.readers.matrix
+
 check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -67,7 +79,7 @@ format: install
 	$(BIN)/ruff format .
 
 bench: install
-	$(BIN)/python -m tests.benchmarks.street
+	$(BIN)/python -m tests.benchmarks.$(or $(WHAT),street)
 
 wheel: install
 	$(BIN)/uv build --quiet --wheel
@@ -76,6 +88,8 @@ wheel: install
 lock:
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --all-extras \
 		--python-version 3.11 pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --group readers \
+		--constraint requirements.lock --python-version 3.11 -o tests/readers/requirements.lock
 
 clean:
 	rm -rf $(VENV)

@@ -10,7 +10,7 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
-from catalog.changes import Add, Describe, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Describe, Evolution, Fate, Relax, Repartition, Verdict, Widen
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
@@ -25,6 +25,7 @@ from catalog.errors import (
     FilesUnreachable,
     MetadataMissing,
     NamespaceMissing,
+    NamespaceRefused,
     NotLetIn,
     OutcomeUnknown,
     Refused,
@@ -44,15 +45,17 @@ from catalog.publication import align_branch, drop_branches, head, open_branch, 
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
+from catalog.rewriting import Change, arrow_type, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
-from catalog.typenames import bare, canonical
+from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
     "Add",
     "BranchGone",
     "BranchesRefused",
     "CatalogError",
+    "Change",
     "Column",
     "Conflict",
     "Connection",
@@ -60,6 +63,7 @@ __all__ = [
     "Decide",
     "Denied",
     "Describe",
+    "Evolution",
     "Fate",
     "FileMissing",
     "FilesDenied",
@@ -72,6 +76,7 @@ __all__ = [
     "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
+    "NamespaceRefused",
     "NotLetIn",
     "OutcomeUnknown",
     "Partition",
@@ -96,6 +101,7 @@ __all__ = [
     "append_onto",
     "append_rows",
     "apply",
+    "arrow_type",
     "bare",
     "canonical",
     "connect",
@@ -104,6 +110,7 @@ __all__ = [
     "ensure_namespace",
     "evolved",
     "fence",
+    "fields_of",
     "has_namespace",
     "head",
     "inspect",
@@ -119,7 +126,9 @@ __all__ = [
     "publish_again",
     "rehearse",
     "restage_onto",
+    "rewrite_rows",
     "rows_since",
+    "rows_with",
     "same_partitions",
     "set_properties",
     "write_and_read",

@@ -14,6 +14,7 @@ CatalogError
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
+    ├── NamespaceRefused the catalog will not make a namespace that there is not
     ├── MetadataMissing  a table is registered, and the file that says what it is is gone: it may not be made anew
     └── FilesUnfit       files wait to be staged again, and the table has changed: what is in them may be written anew
 
@@ -92,6 +93,10 @@ class BranchesRefused(Refused):
     """A branch could not be made: there are catalogs that allow no ref beside main."""
 
 
+class NamespaceRefused(Refused):
+    """A namespace is missing, and the catalog will not make it for us."""
+
+
 class MetadataMissing(Refused):
     """A table is registered whose own metadata file is gone."""
 
@@ -110,7 +115,10 @@ _STORE_DENIES = re.compile(
 )
 # Of the file that a catalog's entry leads to: that is no missing table, and nobody should make one there.
 _NO_METADATA = re.compile(r"(?=.*(?:NotFoundException|No such file)).*?(?P<file>[^\s'\"/]+\.metadata\.json)", re.DOTALL)
+_TOO_NEW = "name another table, or take a newer release"
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: (\S+)")
+# A catalog of pyiceberg's own adds to a table what was built on an older one, and finds only then that it can't.
+_LATE = re.compile(r"Cannot add snapshot with sequence number \d+ older than last")
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 404, 429, 500, 501
@@ -163,6 +171,20 @@ def translated(what: str, secrets: Collection[str] = (), *, committing: bool = F
             raise MetadataMissing(f"{what}: its file {file} is gone: restore it, or drop the table's entry") from None
         kind = _kind(error, committing=committing)
         raise kind(f"{what}: {_reason(error, secrets)}") from None
+    except Exception as error:
+        if (found := _kind_of_a_databases(error, committing=committing)) is None:
+            raise
+        raise found(f"{what}: {_reason(getattr(error, 'orig', None) or error, secrets)}") from None
+
+
+def _kind_of_a_databases(error: Exception, *, committing: bool) -> type[CatalogError] | None:
+    """Of pyiceberg's catalog over a database, known by name: who uses another has no SQLAlchemy."""
+    names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "sqlalchemy.exc"}
+    if "IntegrityError" in names:
+        return Conflict  # of two that insert the same
+    if "OperationalError" in names:
+        return OutcomeUnknown if committing else Unreachable
+    return Refused if names else None
 
 
 def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
@@ -177,7 +199,8 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return OutcomeUnknown if committing else Unreachable
     if isinstance(error, OSError) and status is None and _STORE_SAYS.search(str(error)):
         return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
-    by_type = next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
+    late = status is None and _LATE.search(str(error))
+    by_type = Conflict if late else next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
     return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
 
 
@@ -217,10 +240,10 @@ def _unread(error: UnreadableAnswer) -> str:
     for each in error.errors(include_url=False, include_input=False):
         if each["type"] == "union_tag_invalid" and "format-version" in each.get("ctx", {}).get("discriminator", ""):
             known = each["ctx"]["expected_tags"]
-            return f"the table has format version {each['ctx']['tag']}, and understood are {known}"
+            return f"the table has format version {each['ctx']['tag']}, and understood are {known}; {_TOO_NEW}"
         if found := _UNKNOWN_TYPE.search(each["msg"]):
-            return f"the table has a column of type {found[1]}, which is not understood"
-    return "the answer is not one of an Iceberg REST catalog"
+            return f"the table has a column of type {found[1]}, which is not understood; {_TOO_NEW}"
+    return "the answer is not one of an Iceberg REST catalog; see what answers there"
 
 
 def redacted(text: str, secrets: Collection[str]) -> str:

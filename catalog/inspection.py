@@ -7,7 +7,7 @@ from catalog.connection import Lake
 from catalog.errors import Refused, TableMissing
 from catalog.fields import columns_in, struct_of
 from catalog.layouts import VOID, shown
-from catalog.registration import is_view, load
+from catalog.registration import A_VIEW, is_view, load
 from catalog.specs import TableState
 
 _DAY = 86_400_000
@@ -36,7 +36,7 @@ def inspect(lake: Lake, name: str) -> Inspection:
     try:
         state = load(lake, name)
     except TableMissing:
-        return Inspection(name, None, f"{name} is a view, and a table is needed" if is_view(lake, name) else "")
+        return Inspection(name, None, f"{name} {A_VIEW}" if is_view(lake, name) else "")
     except Refused as refusal:
         return Inspection(name, None, str(refusal))
     return Inspection(name, state, notes=(*_of_its_shape(state), *_of_its_history(state)))

@@ -6,7 +6,16 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchNamespaceErr
 
 from catalog.attempts import patiently
 from catalog.connection import Lake
-from catalog.errors import Conflict, NamespaceMissing, Refused, Unreachable
+from catalog.errors import (
+    Conflict,
+    Denied,
+    FilesDenied,
+    NamespaceMissing,
+    NamespaceRefused,
+    NotLetIn,
+    Refused,
+    Unreachable,
+)
 
 _LOCATION = "location"
 
@@ -69,9 +78,14 @@ def _ensure(lake: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -
     # Looked for first: not everybody who may use a namespace may make one.
     if has_namespace(lake, name):
         return
-    with lake.calling(f"making namespace {name}"):
-        try:
-            lake.pyiceberg.create_namespace(parts, dict(properties))
-        except NamespaceAlreadyExistsError as there:
-            # Or so it was said: the next look tells.
-            raise Conflict(f"making namespace {name}: {there}") from None
+    try:
+        with lake.calling(f"making namespace {name}"):
+            try:
+                lake.pyiceberg.create_namespace(parts, dict(properties))
+            except NamespaceAlreadyExistsError as there:
+                # Or so it was said: the next look tells.
+                raise Conflict(f"making namespace {name}: {there}") from None
+    except (NotLetIn, FilesDenied):
+        raise
+    except (Denied, Refused) as refusal:
+        raise NamespaceRefused(f"{refusal}; make it in the catalog, or allow it") from None

@@ -96,7 +96,7 @@ def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tup
 
 
 def evolved(columns: Sequence[Column], changes: Iterable[Change]) -> tuple[Column, ...]:
-    """Give the columns as they will be: what `apply` makes of the table's."""
+    """Give the columns as they will be: what `apply` makes of the table's. What is there is not added again."""
     changes = tuple(changes)
     added = [change for change in changes if isinstance(change, Add)]
     widened = {change.path: change.new for change in changes if isinstance(change, Widen)}
@@ -112,7 +112,9 @@ def evolved(columns: Sequence[Column], changes: Iterable[Change]) -> tuple[Colum
         match kind:
             case StructType():
                 text = ".".join(path)
-                new = struct_of(each.column for each in added if each.parent == text).fields
+                there = {each.name for each in kind.fields}
+                below = [each.column for each in added if each.parent == text and each.column.name not in there]
+                new = struct_of(below).fields
                 return StructType(*(part(each, (*path, each.name)) for each in kind.fields), *new)
             case ListType():
                 return list_of(part(kind.element_field, (*path, ELEMENT)))

@@ -9,7 +9,7 @@ from catalog.attempts import patiently
 from catalog.commits import commit
 from catalog.commits import properties as updated
 from catalog.connection import Lake, identifier_of
-from catalog.errors import Conflict, OutcomeUnknown, Refused, TableMissing, Unreachable
+from catalog.errors import Conflict, Denied, NamespaceMissing, OutcomeUnknown, Refused, TableMissing, Unreachable
 from catalog.fields import columns_in, is_leaf, struct_of
 from catalog.layouts import misfits
 from catalog.specs import Partition, TableSpec, TableState
@@ -19,6 +19,7 @@ from catalog.states import partition_spec_of, schema_of, sort_order_of
 _FORMAT_VERSION = "2"
 # Where Spark and others keep what a person says of a table.
 _DOC = "comment"
+A_VIEW = "is a view, and a table is needed; name another one"
 
 
 def load(lake: Lake, name: str) -> TableState:
@@ -66,12 +67,12 @@ def set_properties(lake: Lake, name: str, properties: Mapping[str, str]) -> Tabl
 
 
 def is_view(lake: Lake, name: str) -> bool:
-    """Whether a view has that name; False also where the catalog knows no views."""
-    with lake.calling(f"looking for a view {name}"):
-        try:
+    """Whether a view has that name; False also where the catalog knows no views, or shows us none."""
+    try:
+        with lake.calling(f"looking for a view {name}"):
             return lake.pyiceberg.view_exists(identifier_of(name))
-        except NotImplementedError:
-            return False
+    except (Denied, NamespaceMissing, Refused):
+        return False
 
 
 def _create(lake: Lake, spec: TableSpec) -> None:
@@ -95,7 +96,7 @@ def _create(lake: Lake, spec: TableSpec) -> None:
             )
         except TableAlreadyExistsError:
             if is_view(lake, spec.name):
-                raise Refused(f"{spec.name} is a view, and a table is needed: name another one") from None
+                raise Refused(f"{spec.name} {A_VIEW}") from None
 
 
 def _problems(spec: TableSpec) -> Iterator[str]:

@@ -70,6 +70,13 @@ def bare(text: str) -> str:
     return text if alone == type_text(parsed) else alone
 
 
+def fields_of(text: str) -> dict[str, str]:
+    """Give a struct's fields with their types; of any other type none."""
+    parsed = parse_type(text)
+    fields = parsed.fields if isinstance(parsed, StructType) else ()
+    return {each.name: type_text(each.field_type, bare=True) for each in fields}
+
+
 @lru_cache(256)
 def _primitive(name: str) -> IcebergType:
     return _PRIMITIVE.validate_python(name)

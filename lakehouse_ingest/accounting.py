@@ -19,7 +19,9 @@ from lakehouse_ingest.records import FAULT, RECORD, Offsets, Range, Reason, Topi
 LANDED, TRIMMED, FILTERED, DISCARDED = "landed", "trimmed", "filtered", "discarded"
 REASONS = frozenset(map(str, Reason))
 OUTCOMES = (LANDED, TRIMMED, FILTERED, DISCARDED, *map(str, Reason))
-COUNTS, OLDEST, NEWEST, BYTES, EVENT = "counts", "oldest", "newest", "bytes", "event"
+COUNTS, OLDEST, NEWEST, BYTES, EVENT, TRACES = "counts", "oldest", "newest", "bytes", "event", "traces"
+HEADER, LENGTH = "traceparent", 55  # what W3C calls the header that names the span of who has sent a record
+LOOKED_AT = 512  # records of a batch, at most and about, whose header is read
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Tally:
     newest_ms: int | None = None
     bytes: int = 0  # of the records' values
     event_ms: int | None = None  # the newest event time, where it was asked for
+    traces: frozenset[str] = frozenset()  # spans in which some of the records were sent, where they were asked for
 
     def total(self, *outcomes: str) -> int:
         return sum(count for counts in self.counts.values() for outcome, count in counts.items() if outcome in outcomes)
@@ -65,7 +68,7 @@ class Tally:
     @classmethod
     def sum(cls, tallies: Iterable["Tally"]) -> "Tally":
         found: dict[TopicPartition, Counter[str]] = {}
-        oldest, newest, event, size = [], [], [], 0
+        oldest, newest, event, size, traces = [], [], [], 0, frozenset[str]()
         for each in tallies:
             for at, counts in each.counts.items():
                 found.setdefault(at, Counter()).update(counts)
@@ -73,7 +76,8 @@ class Tally:
             newest += [each.newest_ms] if each.newest_ms is not None else []
             event += [each.event_ms] if each.event_ms is not None else []
             size += each.bytes
-        return cls(found, min(oldest, default=None), max(newest, default=None), size, max(event, default=None))
+            traces |= each.traces
+        return cls(found, min(oldest, default=None), max(newest, default=None), size, max(event, default=None), traces)
 
 
 def number_of(outcome: str) -> Column:
@@ -86,19 +90,19 @@ def by_fault() -> Column:
     return F.when(F.col(FAULT).isNull(), number_of(LANDED)).otherwise(reason)
 
 
-def count(rows: DataFrame, batch: Range, outcome: Column) -> Tally:
+def count(rows: DataFrame, batch: Range, outcome: Column, *, traces: bool = False) -> Tally:
     """Goes over the rows at once."""
-    return _tally(rows.agg(*_counts(batch, outcome)).collect()[0].asDict(), batch)
+    return _tally(rows.agg(*_counts(batch, outcome), *_traces(batch, wanted=traces)).collect()[0].asDict(), batch)
 
 
 def counted(
-    rows: DataFrame, batch: Range, outcome: Column, event_time: Column | None = None
+    rows: DataFrame, batch: Range, outcome: Column, event_time: Column | None = None, *, traces: bool = False
 ) -> tuple[DataFrame, Callable[[], Tally]]:
     """The same rows, and their counts, to be asked for when they have been written: of a failed action they are
     nothing, and so they are where there is a shuffle after them."""
     observation = Observation()
     newest = [] if event_time is None else [F.unix_millis(F.max(event_time)).alias(EVENT)]
-    observed = rows.observe(observation, *_counts(batch, outcome), *newest)
+    observed = rows.observe(observation, *_counts(batch, outcome), *newest, *_traces(batch, wanted=traces))
 
     def tally() -> Tally:
         try:
@@ -131,13 +135,24 @@ def _counts(batch: Range, outcome: Column) -> list[Column]:
     ]
 
 
+def _traces(batch: Range, *, wanted: bool) -> list[Column]:
+    """One record in so many: most that a batch without such headers costs is a division a row."""
+    if not wanted:
+        return []
+    record = F.col(RECORD)
+    value = F.get(F.filter(record["headers"], lambda each: each["key"] == HEADER), F.lit(0))["value"]
+    whole = F.when(F.octet_length(value) == LENGTH, value.cast("string"))
+    return [F.collect_set(F.when(record["offset"] % max(1, len(batch) // LOOKED_AT) == 0, whole)).alias(TRACES)]
+
+
 def _tally(observed: Mapping[str, Any], batch: Range) -> Tally:
     places = sorted(batch.end)
     counts: dict[TopicPartition, Counter[str]] = {}
     for bin_ in observed[COUNTS] or ():
         index, outcome = divmod(round(bin_["x"]), len(OUTCOMES))
         counts.setdefault(places[index], Counter())[OUTCOMES[outcome]] += round(bin_["y"])
-    return Tally(counts, observed[OLDEST], observed[NEWEST], observed[BYTES] or 0, observed.get(EVENT))
+    traces = frozenset(observed.get(TRACES) or ())
+    return Tally(counts, observed[OLDEST], observed[NEWEST], observed[BYTES] or 0, observed.get(EVENT), traces)
 
 
 def beyond(at: Column, offsets: Offsets) -> Column:

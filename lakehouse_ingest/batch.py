@@ -27,7 +27,7 @@ from lakehouse_ingest.errors import BadRecord, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.held import Held
 from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.observing import Watch, carried
+from lakehouse_ingest.observing import Span, Watch, carried
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Offsets, Range, Receipt, Token
 from lakehouse_ingest.routing import only_route, route
 from lakehouse_ingest.settings import StreamSettings
@@ -41,6 +41,7 @@ from lakehouse_ingest.writers.iceberg import stage
 
 MANY_FILES = 1_000  # of one landing: so many are made by partitions that are too small
 ONE_PASS, IN_MEMORY = "one pass", "in memory"
+LINKS = 32  # from a batch to spans in which its records were sent
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Work:
     range: Range
     token: Token
     trace: str
+    traced: bool = False  # somebody will see its span
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Street:
         keeper = self._only_one()
         with self.watch.batch(self.name, number, ONE_PASS if keeper else IN_MEMORY) as span:
             reached(FailPoint.OFFSETS_LOGGED)
-            work = Work(self._range(number), replace(self.token, batch=number), span.trace_id or "")
+            work = Work(self._range(number), replace(self.token, batch=number), span.trace_id or "", span.recorded)
+            span.set(epoch=self.token.epoch, offsets=len(work.range))
             records, before = self.held.without(envelope(rows, self.source), work.range)
             with self._parted(records, keeper, work) as parted:
                 tally, receipts, note = self._land(parted, work)
@@ -123,9 +126,19 @@ class Street:
                 self.record.add(landed)
             reached(FailPoint.RECORDED)
             self.acknowledge(work.range.end)
-            span.set(received=landed.tally.received, landed=tally.total(LANDED), dead=sum(tally.dead.values()))
+            self._show(span, landed)
             self._tell(number, landed)
         return work.range
+
+    def _span(self, name: str, table: str | None = None, /, **attributes: object) -> Span:
+        return self.watch.span(name, self.name, table, **attributes)
+
+    def _show(self, span: Span, landed: Landed) -> None:
+        tally = landed.tally
+        count = {"messaging.batch.message_count": tally.received}
+        span.set(received=tally.received, landed=tally.total(LANDED), dead=sum(landed.reasons.values()), **count)
+        for sent_in in sorted(tally.traces)[:LINKS]:
+            span.link(sent_in, begun_by="producer")
 
     def _range(self, number: int) -> Range:
         before = offset_log.entry(self.offset_log, number - 1) if number else None
@@ -143,17 +156,27 @@ class Street:
     @contextmanager
     def _parted(self, records: DataFrame, keeper: TableKeeper | None, work: Work) -> Iterator[Parted]:
         if keeper:
-            yield sorting.whole(records, keeper, len(work.range))
+            yield sorting.whole(records, keeper, len(work.range), self._span)
             return
-        routed = route(records, self.stream, self.tables.format.field)
-        if not only_route(self.stream):
-            # Each table's rows side by side: to read one of many tables is to read its part only.
-            routed = routed.sortWithinPartitions(ROUTE)
+        with self._span("route", lazy=True):
+            routed = route(records, self.stream, self.tables.format.field)
+            if not only_route(self.stream):
+                # Each table's rows side by side: to read one of many tables is to read its part only.
+                routed = routed.sortWithinPartitions(ROUTE)
         reached(FailPoint.PARSING)
         routed = routed.persist()  # looked at more than once: from memory, not from the broker
         try:
             with self.watch.stage("plan", self.name):
-                parted = sorting.sort(routed, work.range, self.stream, self.tables, self._each, self.transform)
+                parted = sorting.sort(
+                    routed,
+                    work.range,
+                    self.stream,
+                    self.tables,
+                    self._each,
+                    self._span,
+                    self.transform,
+                    traces=work.traced,
+                )
             yield parted
         finally:
             routed.unpersist()
@@ -161,7 +184,8 @@ class Street:
     # -- the landings -------------------------------------------------------------------------------------
 
     def _land(self, parted: Parted, work: Work) -> tuple[Tally, list[Receipt], str]:
-        written, failures = self._each(lambda part: self._write(part, work), parted.parts)
+        read = parted.looked is None  # with the pass that writes
+        written, failures = self._each(lambda part: self._write(part, work, read=read), parted.parts)
         failures = [*parted.failures, *failures]
         tallies, staged = [each.tally for each in written], [each.staged for each in written]
         if parted.looked:
@@ -186,14 +210,16 @@ class Street:
             raise failures[0]
         tally = Tally.sum(tallies)
         if parted.looked:
-            tally = replace(tally, bytes=parted.looked.bytes)
+            tally = replace(tally, bytes=parted.looked.bytes, traces=parted.looked.traces)
         return tally, receipts, _note(tally, parted, written)
 
-    def _write(self, part: Part, work: Work) -> Written:
+    def _write(self, part: Part, work: Work, *, read: bool) -> Written:
         newest = F.when(F.col(FAULT).isNull(), F.col(EVENT_TIME)) if self.watch.measures else None
-        observed, tally = accounting.counted(part.rows, work.range, accounting.by_fault(), newest)
+        observed, tally = accounting.counted(
+            part.rows, work.range, accounting.by_fault(), newest, traces=read and work.traced
+        )
         sound = observed.where(F.col(FAULT).isNull()).drop(RECORD, FAULT)
-        staged = self._stage(part.landing, sound, part.size, work)
+        staged = self._stage(part.landing, sound, part.size, work, (*(["read"] if read else []), "decode", "shape"))
         return Written(part, staged, tally())
 
     def _write_letters(
@@ -208,41 +234,59 @@ class Street:
         if astray:
             observed, tally = accounting.counted(_all(astray), work.range, accounting.by_fault())
             frames.append(observed)
-        letters = dead_letters.letters(_all(frames), self.token.pipeline)
-        reached(FailPoint.WRITING_LETTERS)
-        staged = self._stage(self.dead, letters, len(work.range), work)
+        with self._span("dead_letters"):
+            letters = dead_letters.letters(_all(frames), self.token.pipeline)
+            samples: Callable[[], Mapping[str, Any]] = dict
+            if self.watch.served:
+                letters, samples = dead_letters.sampled(letters)
+            reached(FailPoint.WRITING_LETTERS)
+            staged = self._stage(self.dead, letters, len(work.range), work, ("decode", "shape"))
+        self.watch.dead(self.name, samples())
         return tally(), staged
 
-    def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work) -> Staged:
+    def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work, runs: Sequence[str]) -> Staged:
+        """`runs`: what else happens to the rows while they are written."""
         place = landing.place
         mark = self._mark(place, work)
-        with self.watch.stage("write", self.name, table=place.table):
+        with self.watch.stage("write", self.name, place.table, runs=(*runs, "write")) as span:
             reached(FailPoint.WRITING)
             target = self.lake.target(place, work.token)
             stage(rows, target.name, target.wap, ledger.to_summary(mark, place.carried), landing.files, size)
-        found = self.lake.staged(place, str(work.token))
-        if found is None:
-            raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
+            found = self.lake.staged(place, str(work.token))
+            if found is None:
+                raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
+            added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files", "files-size"))
+            staged = Staged(landing, mark, found.id, *added)
+            span.set(rows=staged.rows, files=staged.files, size=staged.size, snapshot=staged.snapshot)
         reached(FailPoint.STAGED)
-        added = [int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files", "files-size")]
-        if added[1] > MANY_FILES:
+        if staged.files > MANY_FILES:
             self.watch.log.warning(
                 "many_files",
                 table=place.table,
-                files=added[1],
-                rows=added[0],
+                files=staged.files,
+                rows=staged.rows,
                 advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
             )
-        return Staged(landing, mark, found.id, *added)
+        return staged
 
     def _publish(self, staged: Staged) -> Receipt:
         landing = staged.landing
-        with self.watch.commit(landing.place.table, self.name):
+        with self.watch.commit(landing.place.table, self.name) as span:
             reached(FailPoint.PUBLISHING)
             place = self.lake.publish(landing.place, staged.snapshot, staged.mark)
+            span.set(snapshot=place.main)
             reached(FailPoint.PUBLISHED)
+        with self._span("verify", place.table, rows=staged.rows, snapshot=place.main):
+            _check_shown(place, staged.mark)
         landing.place = place = self.tidy(place)
-        self.watch.table(place.table, rows=place.rows, files=place.files, size=place.size, snapshots=place.snapshots)
+        self.watch.table(
+            place.table,
+            rows=place.rows,
+            files=place.files,
+            size=place.size,
+            snapshots=place.snapshots,
+            snapshot=place.main,
+        )
         return Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
 
     def _mark(self, place: Place, work: Work) -> Mark:
@@ -285,6 +329,12 @@ class Street:
             size=tally.bytes,
             note=landed.note,
         )
+
+
+def _check_shown(place: Place, mark: Mark) -> None:
+    """Whether the table, as the catalog has shown it after the commit, holds what was to land: else it is not told."""
+    if place.main is None or any(place.held.get(at, 0) < offset for at, offset in mark.held().items()):
+        raise TryAgain(f"the catalog took a commit to {place.table} that the table does not show")
 
 
 def _all(frames: Sequence[DataFrame]) -> DataFrame:

@@ -239,6 +239,22 @@ def status(
 
 
 @app.command()
+def top(
+    config: Config = None,
+    url: Annotated[
+        str | None, typer.Option(show_default=False, help="Where it serves its page, instead of `health` of a file.")
+    ] = None,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="One look, then end, as without a terminal.")] = False,
+) -> None:
+    """What a running pipeline is doing now: throughput, lag, freshness, batches, tables, dead letters, errors."""
+    settings = None if url else _settings(config, {})
+    from lakehouse_ingest.commands import top as command  # noqa: PLC0415 - loads rich
+
+    command.top(settings.health if settings else None, url=url, once=once)
+
+
+@app.command()
 def verify(
     config: Config = None,
     topics: Topics = None,
@@ -343,6 +359,33 @@ def acknowledge(
     )
     if code:
         raise typer.Exit(code)
+
+
+@app.command()
+def promote(
+    table: Annotated[str, typer.Option(show_default=False, help="The table, or namespace.table.")],
+    field: Annotated[str, typer.Option(show_default=False, help="The field that was set aside; path.to.it.")],
+    config: Config = None,
+    topics: Topics = None,
+    name: Name = None,
+    brokers: Brokers = None,
+    catalog_uri: CatalogUri = None,
+    warehouse: Warehouse = None,
+    namespace: Namespace = None,
+    type: Annotated[  # noqa: A002 - as it is typed
+        str | None,
+        typer.Option(show_default=False, help="Of the column; without it that of the values."),
+    ] = None,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it: what would be done is said without this.")] = False,
+    json: Json = False,
+    jars: Jars = None,
+) -> None:
+    """Make a field that contracts have set aside a column of its own, and fill it for the rows that are there."""
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    from lakehouse_ingest.commands import promote as command  # noqa: PLC0415 - loads pyiceberg
+
+    command.promote(settings, table, field, kind=type, yes=yes, jars=jars, as_json=json)
 
 
 @app.command()

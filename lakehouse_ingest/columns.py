@@ -6,17 +6,19 @@ small integer as a larger one), and then checked against what the column really 
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.names import told_apart
-from lakehouse_ingest.records import FAULT, RECORD, ROUTE, SOURCE
+from lakehouse_ingest.records import FAULT, RECORD, RESCUED, ROUTE, SOURCE
 
 EVENT_TIME = "event_time"
-TAKEN = (SOURCE, RECORD, FAULT, ROUTE)  # the first is in every table, the others go beside its columns to the landing
+# The first is in every table, the second where a contract asks; the others go beside the columns to the landing.
+TAKEN = (SOURCE, RESCUED, RECORD, FAULT, ROUTE)
 SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int, log: string>"
 
 # Iceberg knows neither 8 and 16 bits nor unsigned integers: these land wider, and keep their range.
@@ -41,6 +43,7 @@ OTHER_NAMES = {
 PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "date", "binary")
 WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
 MOST_DIGITS = 38
+DEEPEST = 21  # objects and lists, one within the other, that a column is made of; what lies deeper is JSON text
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
 
 
@@ -132,33 +135,44 @@ def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> C
 
 def to_spark(iceberg: str) -> str:
     """Iceberg's words as Spark's; a word before a colon is a field's name and stays."""
-    return re.sub(
-        r'"(?:[^"]|"")*"|\b[a-z]+\b(?!\s*:)',
-        lambda found: _quoted(found[0]) if found[0][0] == '"' else TO_SPARK.get(found[0], found[0]),
-        iceberg,
-    )
+    return re.sub(r'"(?:[^"]|"")*"|(?P<name>\w+)(?=\s*:)|\b[a-z]+\b', _spelled, iceberg)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    if found[0][0] == '"':
+        return _quoted(found[0])
+    if found["name"]:
+        # Spark's parser knows the letters of ASCII only, and takes 1d for a number.
+        return found[0] if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found[0]) else f"`{found[0]}`"
+    return TO_SPARK.get(found[0], found[0])
 
 
 def _quoted(text: str) -> str:
     return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
 
 
-def to_iceberg(kind: T.DataType) -> str | None:
+@cache
+def spark_type(text: str) -> T.DataType:
+    return T.DataType.fromDDL(text)  # asks the JVM
+
+
+def to_iceberg(kind: T.DataType, deepest: int = DEEPEST) -> str | None:
     """What an inferred type becomes; None for what holds no value yet (only nulls, empty lists, empty objects)."""
     match kind:
+        case T.StructType() | T.ArrayType() if deepest <= 0 and to_iceberg(kind):
+            return "string"
         case T.StructType() if not are_names([field.name for field in kind.fields]):
             return "string"
         case T.StructType():
-            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType))]
+            inner = [(field.name, text) for field in kind.fields if (text := to_iceberg(field.dataType, deepest - 1))]
             return "struct<" + ", ".join(f"{_named(name)}: {text}" for name, text in inner) + ">" if inner else None
         case T.ArrayType():
-            element = to_iceberg(kind.elementType)
+            element = to_iceberg(kind.elementType, deepest - 1)
             return f"list<{element}>" if element else None
         case T.DecimalType():
             return "double" if kind.scale else "decimal(38,0)"
-        case T.NullType():
-            return None
-    return {"bigint": "long", "double": "double", "boolean": "boolean"}.get(kind.simpleString(), "string")
+    known = {"bigint": "long", "double": "double", "boolean": "boolean", "void": None}
+    return known.get(kind.simpleString(), "string")
 
 
 def are_names(keys: Collection[str]) -> bool:
@@ -177,6 +191,7 @@ def _named(name: str) -> str:
 
 # Why a field may not become a column.
 TOO_MANY = "the table has as many columns as `max_columns` allows"
+TOO_MANY_NEW = "the batch brings more new columns than `max_new` allows"
 MEETS = "its name meets that of another column"
 NO_NAME = "a field of an object in a column needs a name, and one without dots"
 
@@ -188,6 +203,34 @@ class Refused:
     within: tuple[str | None, ...]  # the keys that lead to the object that it is in; None: any element of a list
     name: str
     why: str
+
+
+@dataclass(frozen=True)
+class Aside:
+    """What becomes of a value that has no place in the columns: it is set aside, or its record is a dead letter."""
+
+    refuses: bool  # whether it is the latter
+    paths: Mapping[str, bool] = field(default_factory=dict)  # for single fields and all within, by their dotted paths
+    rescues: bool = True  # whether there is a column for what is set aside
+
+    def refused(self, path: Sequence[str]) -> bool:
+        """By the nearest that is said of it, or of what it is in."""
+        known = (".".join(path[:length]) for length in range(len(path), 0, -1))
+        return next((self.paths[each] for each in known if each in self.paths), self.refuses)
+
+    def below(self, path: Sequence[str]) -> dict[str, bool]:
+        """The fields in there of which something is said."""
+        prefix = "".join(f"{each}." for each in path)
+        names = (each.removeprefix(prefix) for each in self.paths if each.startswith(prefix))
+        return {name: self.paths[prefix + name] for name in names if name and "." not in name}
+
+    @property
+    def may_refuse(self) -> bool:
+        return self.refuses or any(self.paths.values())
+
+    def strict(self, fields: Iterable[str]) -> "Aside":
+        """The same, where nothing of these fields may be missing."""
+        return replace(self, paths={**self.paths, **dict.fromkeys(fields, True)})
 
 
 def named(

@@ -1,10 +1,14 @@
 """The records that could not land, whole, with the reason: one more table, fed like any other."""
 
-from pyspark.sql import DataFrame
+from collections.abc import Callable
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakehouse_ingest.columns import SOURCE_TYPE, ColumnPlan
-from lakehouse_ingest.records import FAULT, RECORD, SOURCE
+from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
 from lakehouse_ingest.shaping import coordinates
 
 COLUMNS = (
@@ -19,6 +23,9 @@ COLUMNS = (
     ColumnPlan(SOURCE, "", SOURCE_TYPE),
 )
 PARTITIONS = ("day(timestamp)",)
+SAMPLED = 500  # bytes of a value: more than are shown, so that one sees that there are
+
+Sample = dict[str, Any]
 
 
 def letters(rows: DataFrame, pipeline: str) -> DataFrame:
@@ -32,3 +39,23 @@ def letters(rows: DataFrame, pipeline: str) -> DataFrame:
         *(record[name].alias(name) for name in ("timestamp", "key", "value", "headers")),
         coordinates().alias(SOURCE),
     )
+
+
+def sampled(rows: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, Sample]]]:
+    """The same letters, and the newest of each reason, to be asked for when they have been written."""
+    place = (F.col(SOURCE)[name].alias(name) for name in ("topic", "partition", "offset"))
+    shown = F.struct("detail", *place, F.substring("value", 1, SAMPLED).alias("value"))
+    newest = [
+        F.max_by(shown, F.when(F.col("reason") == str(reason), F.col("timestamp"))).alias(str(reason))
+        for reason in Reason
+    ]
+    observation = Observation()
+
+    def found() -> dict[str, Sample]:
+        try:
+            said = observation.get
+        except Py4JJavaError:  # what is only for show holds nothing up
+            return {}
+        return {reason: sample.asDict() for reason, sample in said.items() if sample is not None}
+
+    return rows.observe(observation, *newest), found

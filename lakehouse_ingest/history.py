@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any
 
+from lakehouse_ingest.blurring import blurred, blurred_detail
+
 MINUTES = 60
 BATCHES = 60
 PROBLEMS = 30
 TABLES = 500
 LONGEST = 300  # characters of what went wrong
+SAMPLED = 400  # bytes of a dead letter
 
 
 @dataclass
@@ -38,7 +41,9 @@ class Table:
     files: int
     bytes: int
     snapshots: int
+    snapshot: int | None  # the last of ours
     schema_changes: int = 0
+    last_change: str = ""
 
 
 @dataclass
@@ -46,6 +51,7 @@ class Stream:
     minutes: deque[Minute] = field(default_factory=lambda: deque(maxlen=MINUTES))
     outcomes: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)  # by reason
+    samples: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # the newest of each
     lag: int | None = None
     lag_s: float | None = None
     freshness_s: float | None = None
@@ -62,6 +68,7 @@ class History:
         self._streams: dict[str, Stream] = {}
         self._tables: dict[str, Table] = {}
         self._changes: Counter[str] = Counter()
+        self._last_change: dict[str, str] = {}
         self._batches: deque[Mapping[str, Any]] = deque(maxlen=BATCHES)
         self._problems: deque[Mapping[str, Any]] = deque(maxlen=PROBLEMS)
 
@@ -72,6 +79,7 @@ class History:
                 self._batch(said)
             elif event == "schema_changed":
                 self._changes[said["table"]] += len(said["changes"])
+                self._last_change[said["table"]] = ", ".join(map(str, said["changes"]))[:LONGEST]
             if level in ("warning", "error", "exception") and event != "batch_landed":
                 what = str(said.get("error") or said.get("line") or said.get("change") or "")
                 self._problems.append(
@@ -89,11 +97,25 @@ class History:
             one, minute = self._now(stream)
             one.lag, one.lag_s = minute.lag, minute.lag_s = records, round(seconds, 1)
 
-    def table(self, name: str, rows: int, files: int, size: int, snapshots: int) -> None:
+    def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]]) -> None:
+        """One of each reason, as it came; kept as it may be shown."""
+        shown = {
+            reason: {
+                "at": self._clock(),
+                "where": f"{each['topic']}/{each['partition']}@{each['offset']}",
+                "detail": self._shown(blurred_detail(each["detail"]))[:LONGEST],
+                "value": blurred(each["value"], SAMPLED),
+            }
+            for reason, each in samples.items()
+        }
+        with self._lock:
+            self._streams.setdefault(stream, Stream()).samples.update(shown)
+
+    def table(self, name: str, rows: int, files: int, size: int, snapshots: int, snapshot: int | None = None) -> None:
         """As it is after a landing."""
         with self._lock:
             self._tables.pop(name, None)  # the last one that landed stands last
-            self._tables[name] = Table(name, self._clock(), rows, files, size, snapshots)
+            self._tables[name] = Table(name, self._clock(), rows, files, size, snapshots, snapshot)
             while len(self._tables) > TABLES:
                 del self._tables[next(iter(self._tables))]
 
@@ -110,12 +132,18 @@ class History:
                         "freshness_s": one.freshness_s,
                         "outcomes": dict(one.outcomes),
                         "dead": dict(one.dead.most_common()),
+                        "samples": dict(one.samples),
                         "minutes": [asdict(minute) for minute in one.minutes],
                     }
                     for name, one in self._streams.items()
                 },
                 "tables": [
-                    asdict(table) | {"schema_changes": self._changes[name]}
+                    asdict(table)
+                    | {
+                        "snapshot": str(table.snapshot or ""),  # beyond what JavaScript can count
+                        "schema_changes": self._changes[name],
+                        "last_change": self._last_change.get(name, ""),
+                    }
                     for name, table in reversed(self._tables.items())
                 ],
                 "batches": list(self._batches),

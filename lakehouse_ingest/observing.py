@@ -1,4 +1,9 @@
-"""The door to telemetry, and its only importer: spans and events are wrapped around stages from outside."""
+"""The door to telemetry, and its only importer: spans and events are wrapped around stages from outside.
+
+A span leaves the process when it ends, so nothing that may last for weeks is one. A start of a stream is a trace that
+ends as soon as its query runs; each batch is one of its own, and so is the stop: both link to their start. What is
+told of a start that failed stands in its own spans.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +14,7 @@ from typing import Any
 import structlog
 
 import telemetry
+from lakehouse_ingest import conventions
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
@@ -16,7 +22,7 @@ from lakehouse_ingest.history import History, Told
 from lakehouse_ingest.settings import HealthSettings, Settings
 from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
-__all__ = ["Watch", "carried", "metrics", "metrics_page", "watch"]
+__all__ = ["Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
 
 PAGE = files("lakehouse_ingest").joinpath("status.html")
 # It loads nothing from anywhere, and nobody shows it within a page of his own.
@@ -24,6 +30,8 @@ ALONE = {
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline';"
     " script-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 }
+PULLED = ("none", "prometheus")  # exporters that wait to be asked
+NOTHING: Mapping[str, object] = {}
 NO_METRICS = "there are none to show: set `telemetry.metrics`"
 
 
@@ -38,11 +46,17 @@ class Watch:
         self._sink = sink
         self._pipeline = pipeline
         self._served = False
+        self._starts: dict[str, tuple[conventions.Attributes, str]] = {}  # by stream: its source, and the last start
 
     @property
     def measures(self) -> bool:
         """Whether what costs something to find out is of use to anybody."""
         return self._sink is not telemetry.OFF
+
+    @property
+    def served(self) -> bool:
+        """Whether there is a page to look at."""
+        return self._served
 
     @property
     def looked_at(self) -> bool:
@@ -71,7 +85,8 @@ class Watch:
         self.board.batch_began(stream, number)
         landed = False
         try:
-            with self._sink.span("batch", pipeline=self._pipeline, stream=stream, batch=number, shape=shape) as span:
+            with self.span("batch", stream, batch=number, shape=shape) as span:
+                span.link(self._starts.get(stream, ({}, ""))[1], begun_by="start")
                 yield span
             landed = True
         except Exception as failure:
@@ -81,10 +96,10 @@ class Watch:
             self.board.batch_ended(stream, landed=landed)
 
     @contextmanager
-    def stage(self, name: str, stream: str, **attributes: object) -> Iterator[Span]:
+    def stage(self, name: str, stream: str, table: str | None = None, /, **attributes: object) -> Iterator[Span]:
         """A child span of the batch, and its duration."""
         began = monotonic()
-        with self._sink.span(name, pipeline=self._pipeline, stream=stream, **attributes) as span:
+        with self.span(name, stream, table, **attributes) as span:
             yield span
         self.board.moved(stream)
         self._sink.record(
@@ -98,17 +113,51 @@ class Watch:
     @contextmanager
     def commit(self, table: str, stream: str) -> Iterator[Span]:
         began = monotonic()
-        with self._sink.span("publish", pipeline=self._pipeline, table=table) as span:
+        with self.span("commit", stream, table) as span:
             yield span
         self.board.moved(stream)
         self._sink.record("lakehouse.commit.duration", monotonic() - began, pipeline=self._pipeline, table=table)
 
-    def table(self, table: str, *, rows: int, files: int, size: int, snapshots: int) -> None:
+    def span(self, name: str, stream: str, table: str | None = None, /, **attributes: object) -> Span:
+        """What is done, with a table or the source as its object."""
+        source, _ = self._starts.get(stream, ({}, ""))
+        said = {
+            **attributes,
+            **conventions.of_source(name, source),
+            **(conventions.of_table(name, table) if table else {}),
+        }
+        return self._sink.span(
+            name, conventions.kind_of(name), pipeline=self._pipeline, stream=stream, table=table, **said
+        )
+
+    @contextmanager
+    def start(self, stream: str, source: conventions.Attributes) -> Iterator[Span]:
+        """Until the stream's query runs, or can't."""
+        self._starts[stream] = source, ""
+        with self.span("start", stream, **source) as span:
+            self._starts[stream] = source, span.traceparent
+            yield span
+
+    @contextmanager
+    def stop(self, stream: str) -> Iterator[Span]:
+        """From the moment when no batch begins any more."""
+        with self.span("stop", stream) as span:
+            span.link(self._starts.get(stream, ({}, ""))[1], begun_by="start")
+            yield span
+
+    def table(
+        self, table: str, *, rows: int, files: int, size: int, snapshots: int, snapshot: int | None = None
+    ) -> None:
         """As it is after a landing."""
         for what, value in (("rows", rows), ("files", files), ("size", size), ("snapshots", snapshots)):
             self.gauge(f"lakehouse.table.{what}", value, table=table)
         if self._served:
-            self.history.table(table, rows, files, size, snapshots)
+            self.history.table(table, rows, files, size, snapshots, snapshot)
+
+    def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]]) -> None:
+        """One of each reason, as it came."""
+        if self._served:
+            self.history.dead(stream, samples)
 
     def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
         for (topic, number), records in lag.items():
@@ -120,6 +169,10 @@ class Watch:
     def _heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
         if self._served:
             self.history.heard(level, event, said)
+
+    def relay(self, level: str, logger: str, line: str) -> None:
+        """What Spark's Java process says, in the shape of our own lines."""
+        getattr(self.log, level)("spark", line=line, **({"logger": logger} if logger else {}))
 
     def gauge(self, instrument: str, value: float, **attributes: object) -> None:
         self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)
@@ -142,12 +195,12 @@ class Watch:
     # -- for whoever asks ---------------------------------------------------------------------------------
 
     @contextmanager
-    def serving(self, settings: HealthSettings) -> Iterator[str | None]:
-        """The pages of health, as long as the block runs; gives where they are."""
+    def serving(self, settings: HealthSettings, about: Mapping[str, object] = NOTHING) -> Iterator[str | None]:
+        """The pages of health, as long as the block runs; gives where they are. `about`: what the pipeline is."""
         if settings.port is None:
             yield None
             return
-        pages = self._pages(settings)
+        pages = self._pages(settings, about)
         self._served = True
         pages.start()
         self.log.info("health_serves", url=pages.url)
@@ -156,7 +209,7 @@ class Watch:
         finally:
             pages.close()
 
-    def _pages(self, settings: HealthSettings) -> Pages:
+    def _pages(self, settings: HealthSettings, about: Mapping[str, object]) -> Pages:
         def live(_: Mapping[str, str]) -> Answer:
             verdict = self.board.live(settings.stuck)
             return as_json({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
@@ -172,6 +225,7 @@ class Watch:
         def status(_: Mapping[str, str]) -> Answer:
             alive, verdict = self.board.live(settings.stuck), self.board.ready(settings.fresh)
             said = {"pipeline": self._pipeline, "live": alive.good, "ready": verdict.good, "reasons": verdict.reasons}
+            said |= {"about": about}
             return as_json({**said, "doing": self.board.shown(), **self.history.told()})
 
         page = Answer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
@@ -203,8 +257,8 @@ def _shown(error: BaseException) -> str:
     return fitted(telemetry.masked_text(" ".join(f"{type(error).__qualname__}: {error}".split())))
 
 
-def watch(settings: Settings) -> Watch:
-    """Logs configured and telemetry started as the settings say."""
+def watch(settings: Settings, *, instance: str = "") -> Watch:
+    """Logs configured and telemetry started as the settings say. Without a name an instance has one of this process."""
     telemetry.configure_logs(telemetry.LogSettings(settings.log.level, settings.log.format))
     for secret in secrets_of(settings):
         telemetry.mask(secret)
@@ -218,9 +272,26 @@ def watch(settings: Settings) -> Watch:
                 endpoint=wanted.endpoint,
                 headers={key: value.get_secret_value() for key, value in wanted.headers.items()},
                 pull=settings.health.port is not None,
+                resource={"service.instance.id": instance} if instance else {},
             ),
             log=structlog.get_logger("telemetry"),
         )
     except (telemetry.TelemetryUnavailable, ValueError) as refusal:
         raise SettingsRefused(f"{refusal}; see `telemetry.exporter` and `telemetry.endpoint`") from None
     return Watch(settings.name, sink)
+
+
+@contextmanager
+def pushing(settings: Settings, by: str) -> Iterator[Watch | None]:
+    """For a command that comes and goes, whose metrics nobody can ask for: None where they can't be sent either."""
+    wanted = settings.telemetry
+    if not wanted.metrics or wanted.exporter in PULLED:
+        yield None
+        return
+    without = {"telemetry": wanted.model_copy(update={"traces": False}), "health": HealthSettings()}
+    # One instance for good: what the next run finds takes the place of what this one has.
+    one = watch(settings.model_copy(update=without), instance=by)
+    try:
+        yield one
+    finally:
+        one.close()

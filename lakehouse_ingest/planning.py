@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +15,7 @@ from lakehouse_ingest.columns import (
     SOURCE_TYPE,
     TAKEN,
     TOO_MANY,
+    TOO_MANY_NEW,
     ColumnPlan,
     Refused,
     are_names,
@@ -23,15 +23,28 @@ from lakehouse_ingest.columns import (
     from_table,
     is_written,
     named,
+    spark_type,
     to_iceberg,
     width,
 )
+from lakehouse_ingest.contracts import aside_of, contract_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.formats import Format, infer
-from lakehouse_ingest.records import FAULT, SOURCE
+from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TIME_PARTS, TablePlan, unit_of
-from lakehouse_ingest.tables import Column, Partition, Sort, TableSpec, TableState, bare, same_partitions
+from lakehouse_ingest.tables import (
+    Add,
+    Column,
+    Contract,
+    Partition,
+    Rule,
+    Sort,
+    TableSpec,
+    TableState,
+    bare,
+    same_partitions,
+)
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
@@ -39,6 +52,7 @@ USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
 FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
 QUOTED = r'"(?:[^"]|"")*"'
 GUESSED = "guessed "  # before a unit that the magnitude told
+RESCUED_DOC = "JSON of the fields that the columns do not hold"
 
 Fields = Sequence[tuple[str, T.DataType]]
 Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list
@@ -52,6 +66,7 @@ class Planned:
     settled: bool = True
     refused: tuple[Refused, ...] = ()
     why: str = "no field or no event time has been seen in these records yet"  # not settled
+    beyond: bool = True  # these records may have fields that are in no column
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,7 @@ class Growth:
 
     columns: list[tuple[str, Column]]  # each with the path of what it is added to; "" is the table
     refused: tuple[Refused, ...]
+    whence: tuple[tuple[Where, str], ...] = ()  # of each column the field: the keys that lead to it, and its name
 
 
 def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan, ...]:
@@ -94,12 +110,14 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
     unit = state.properties.get(UNIT) or settings.event_time_unit
     if field and unit == "auto":
         return None
+    if settings.rescues and any(each.name == RESCUED and each.type != "string" for each in state.columns):
+        raise TableChanged(f"the column {RESCUED} of {state.name} is no text, and the contract needs it: rename it")
     derived = derived_of(settings)
     _check_writable(state, derived)
     found = tuple(
         from_table(column.name, bare(column.type), column.doc, required=column.required)
         for column in state.columns
-        if column.name not in (SOURCE, *derived) and (column.name != EVENT_TIME or field == EVENT_TIME)
+        if column.name not in (SOURCE, RESCUED, *derived) and (column.name != EVENT_TIME or field == EVENT_TIME)
     )
     types = {column.name: column for column in found}
     for column in declared_columns:
@@ -110,7 +128,8 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         field or None,
         unit.removeprefix(GUESSED),
         not unit.startswith(GUESSED),
-        derived=derived,
+        aside_of(settings),
+        derived,
     )
 
 
@@ -165,14 +184,14 @@ def plan_from_records(
     table: str, settings: TableSettings, form: Format, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
 ) -> Planned:
     """From the first batch: the columns unless declared, and the unit of the event times."""
-    columns = plan_from_settings(table, settings)
+    columns, aside = plan_from_settings(table, settings), aside_of(settings)
     refused: tuple[Refused, ...] = ()
     if not columns:
         wanted = _wanted(form, fields, rows, settings)
         names = [column.field for column in wanted]
         event_time = _event_time_field(settings, names)
         if not wanted:
-            return Planned(TablePlan(table, (), None, "iso"), settled=False)
+            return Planned(TablePlan(table, (), None, "iso", aside=aside), settled=False)
         if event_time is not None and event_time not in names:
             known = ", ".join(names[:20])
             raise SettingsRefused(
@@ -189,10 +208,14 @@ def plan_from_records(
         for column in columns
     )
     if event_time is None or settings.event_time_unit != "auto":
-        plan = TablePlan(table, columns, event_time, settings.event_time_unit, derived=derived_of(settings))
+        plan = TablePlan(
+            table, columns, event_time, settings.event_time_unit, aside=aside, derived=derived_of(settings)
+        )
         return Planned(plan, refused=refused)
     unit = unit_of(form.decode(rows, columns), event_time)
-    plan = TablePlan(table, columns, event_time, unit or "ms", unit_was_told=False, derived=derived_of(settings))
+    plan = TablePlan(
+        table, columns, event_time, unit or "ms", unit_was_told=False, aside=aside, derived=derived_of(settings)
+    )
     return Planned(plan, settled=unit is not None, refused=refused)
 
 
@@ -204,9 +227,11 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
     columns = [
         Column(each.name, each.iceberg, each.required, each.doc) for each in plan.columns if each.name != EVENT_TIME
     ]
-    columns += [Column(EVENT_TIME, "timestamptz")]
+    columns.append(Column(EVENT_TIME, "timestamptz"))
     columns += [Column(each, "string", doc=f"{each} of the event time") for each in plan.derived]
-    columns += [Column(SOURCE, SOURCE_TYPE)]
+    if settings.rescues:
+        columns.append(Column(RESCUED, "string", doc=RESCUED_DOC))
+    columns.append(Column(SOURCE, SOURCE_TYPE))
     _check_layout_names(plan.table, settings, {column.name for column in columns})
     partitions, sort = partitions_of(settings), tuple(Sort.parse(each) for each in settings.sort_by)
     plainly = {"write.object-storage.enabled": "false"} if settings.hive_directories else {}
@@ -276,10 +301,10 @@ def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
     return True
 
 
-def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[tuple[str, Column]]:
+def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[Add]:
     """Columns that the plan has and the table lacks."""
     there = {column.name for column in state.columns}
-    return [("", column) for column in spec(plan, settings).columns if column.name not in there]
+    return [Add("", column) for column in spec(plan, settings).columns if column.name not in there]
 
 
 # -- columns from the data --------------------------------------------------------------------------------
@@ -293,7 +318,7 @@ def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettin
     for name, kind in fields:
         if name in settings.hints:
             found.append(declared(name, settings.hints[name], required=False))
-        elif text := to_iceberg(usual.get(name, kind)):
+        elif text := to_iceberg(usual.get(name, kind), settings.max_depth):
             found.append(ColumnPlan(name, name, text))
     return found
 
@@ -328,46 +353,60 @@ def new_fields(
     refuse_names: bool = False,
 ) -> Growth:
     """Columns for fields that these rows have and the table lacks, nested ones too."""
+    contract = contract_of(settings)
+    if Rule.EVOLVE not in {contract.rule, *contract.columns.values()}:
+        return Growth([], ())
     known = {column.field: column for column in plan.columns}
     growing = {
         field: column for field, column in known.items() if "struct<" in column.iceberg and field not in settings.hints
     }
-    if any(_hides(_spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
+    if any(_hides(spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
         # A value of another kind hides what is new beside it. Its record is a dead letter, so the others tell.
         fields = infer(form, form.decode(rows, plan.columns).where(F.col(FAULT).isNull()))
     room = settings.max_columns - sum(width(column.iceberg) for column in plan.columns)
-    within, refused = _within(growing, fields, room)
-    room -= sum(width(column.type) for _, column in within)
-    wanted = _wanted(form, [field for field in fields if field[0] not in known], rows, settings)
+    limited = settings.max_new is not None and settings.max_new < room
+    room = min(room, settings.max_new or room)
+    within = _within(growing, fields, room, contract, settings.max_depth)
+    room -= sum(width(column.type) for _, column in within.columns)
+    new = [(name, kind) for name, kind in fields if name not in known and contract.rule_of(name) is Rule.EVOLVE]
     taken = (EVENT_TIME, *plan.derived, *(column.name for column in plan.columns))
+    wanted = _wanted(form, new, rows, settings)
     columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
-    new = [("", Column(each.name, each.iceberg, doc=each.doc)) for each in columns]
-    return Growth([*within, *new], (*refused, *more))
+    refused = (*within.refused, *more)
+    if limited:
+        refused = tuple(replace(each, why=TOO_MANY_NEW) if each.why == TOO_MANY else each for each in refused)
+    return Growth(
+        [*within.columns, *(("", Column(each.name, each.iceberg, doc=each.doc)) for each in columns)],
+        refused,
+        (*within.whence, *(((), each.field) for each in columns)),
+    )
 
 
-def _within(
-    growing: Mapping[str, ColumnPlan], fields: Fields, room: int
-) -> tuple[list[tuple[str, Column]], list[Refused]]:
+def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contract: Contract, max_depth: int) -> Growth:
     """New fields of objects that have a column already."""
     found: list[tuple[str, Column]] = []
+    whence: list[tuple[Where, str]] = []
     refused: list[Refused] = []
     used: dict[Where, set[str]] = {}
     for field, kind in fields:
         if field not in growing:
             continue
-        for where, siblings, name, new in _news((field,), _spark_type(growing[field].spark), kind):
-            if (text := to_iceberg(new)) is None:
+        for where, siblings, name, new in _news((field,), spark_type(growing[field].spark), kind):
+            path = ".".join((growing[field].name, *(key or "element" for key in where[1:])))
+            if (text := to_iceberg(new, max_depth - len(where))) is None:
+                continue
+            if contract.rule_of(f"{path}.{name}") is not Rule.EVOLVE:
                 continue
             text = text if width(text) <= room else "string"
             taken = used.setdefault(where, {each.casefold() for each in siblings})
             if why := _why_not(name, taken, room):
                 refused.append(Refused(where, name, why))
                 continue
-            path = ".".join((growing[field].name, *(key or "element" for key in where[1:])))
             found.append((path, Column(name, text)))
+            whence.append((where, name))
             taken.add(name.casefold())
             room -= width(text)
-    return found, refused
+    return Growth(found, tuple(refused), tuple(whence))
 
 
 def _why_not(name: str, taken: Collection[str], room: int) -> str | None:
@@ -403,8 +442,3 @@ def _hides(there: T.DataType, seen: T.DataType) -> bool:
             inner = {field.name: field.dataType for field in there.fields}
             return any(_hides(inner[field.name], field.dataType) for field in seen.fields if field.name in inner)
     return False
-
-
-@cache
-def _spark_type(text: str) -> T.DataType:
-    return T.DataType.fromDDL(text)  # asks the JVM

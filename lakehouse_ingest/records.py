@@ -7,8 +7,11 @@ from enum import StrEnum
 # The columns that travel down the street beside the decoded fields.
 RECORD = "_record"  # struct: what the source gave, untouched
 DATA = "_data"  # struct: the decoded fields
+RAW = "_raw"  # a map of variants: all fields of the record, where the table's contract asks for them
+MISFIT = "_misfit"  # struct: the fault of a value that does not fit its column, where that may be set aside
 FAULT = "_fault"  # struct: why this row can't land, or null
 SOURCE = "_source"  # struct in every table: the coordinates of the record that a row came from
+RESCUED = "_rescued"  # the values that have no place in the columns, by field: a map of variants; in a table, JSON
 ROUTE = "_route"  # text: the table that the record goes to, as `routing` writes it; null: to none
 
 

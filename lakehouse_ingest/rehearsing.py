@@ -6,6 +6,7 @@ keeps none. Nothing is claimed and nobody is shut out, so it may be done while t
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import ClassVar
@@ -71,7 +72,8 @@ class RehearsedStreet(Street):
 
     seen: Seen = field(default_factory=Seen)
 
-    def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work) -> Staged:
+    def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work, runs: Sequence[str]) -> Staged:
+        del runs
         table = landing.place.table
         state = self.lake.find(table)
         assert state
@@ -125,11 +127,13 @@ class RehearsedStream(Stream):
         street.seen = self.seen
         return street
 
-    def _stream_through(self, street: Street, source: Source, goal: Offsets | None) -> bool:
+    def _stream_through(
+        self, street: Street, source: Source, goal: Offsets | None, begun: ExitStack, ending: ExitStack
+    ) -> bool:
         ends = goal or {}
         self.there = sum(max(0, end - street.start.get(at, end)) for at, end in ends.items())
         try:
-            return super()._stream_through(street, source, goal)
+            return super()._stream_through(street, source, goal, begun, ending)
         finally:
             found = (street.tables.at(route) for route in street.tables.routes)
             self.tables = sorted(keeper.name for keeper in found if isinstance(keeper, TableKeeper))

@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -34,6 +35,8 @@ CHATTER = (
     "Setting default log level",
     "To adjust logging level",
 )
+EVENT, PART = "\x1e", "\x1f"  # what begins a line of log4j's, and parts it
+LEVELS = {"TRACE": "debug", "DEBUG": "debug", "INFO": "info", "WARN": "warning", "ERROR": "error", "FATAL": "error"}
 
 
 @contextmanager
@@ -44,7 +47,7 @@ def session(
     catalog: Mapping[str, str],
     java: Path,
     scratch: Path,
-    say: Callable[[str], None] = print,
+    say: Callable[["Line"], None] = print,
 ) -> Iterator[SparkSession]:
     """`catalog` holds the REST catalog's properties: uri, token, and what else the user gave.
 
@@ -111,13 +114,34 @@ def forget_catalogs(spark: SparkSession) -> None:
     spark._jsparkSession.sessionState().catalogManager().reset()  # noqa: SLF001 - nothing public does it
 
 
-def _relay(pipe: int, say: Callable[[str], None], said: deque[str]) -> None:
+@dataclass(frozen=True)
+class Line:
+    """What the JVM has said: by a logger of its own, in a level of ours, or just so."""
+
+    text: str
+    level: str = "warning"
+    logger: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.logger}: {self.text}" if self.logger else self.text
+
+    @classmethod
+    def parse(cls, said: str) -> "Line":
+        """As log4j2.properties writes them."""
+        if said.startswith(EVENT) and said.count(PART) >= 2:  # noqa: PLR2004 - level, logger, text
+            level, logger, text = said.removeprefix(EVENT).split(PART, 2)
+            return cls(text.strip(), LEVELS.get(level, "warning"), logger)
+        return cls(said)
+
+
+def _relay(pipe: int, say: Callable[[Line], None], said: deque[str]) -> None:
     with open(pipe, "rb") as lines:
-        for line in lines:
-            text = line.decode(errors="replace").rstrip()
+        for raw in lines:
+            text = raw.decode(errors="replace").rstrip()
             if text and not text.startswith(CHATTER):
-                said.append(text)
-                say(text)
+                line = Line.parse(text)
+                said.append(str(line))
+                say(line)
 
 
 def _arguments(options: Mapping[str, str]) -> dict[str, str]:

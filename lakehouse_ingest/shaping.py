@@ -1,15 +1,15 @@
 """From decoded fields to the columns of the table: ranges, required fields, the event time, coordinates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.columns import EVENT_TIME, ColumnPlan
+from lakehouse_ingest.columns import EVENT_TIME, Aside, ColumnPlan
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.records import DATA, FAULT, RECORD, SOURCE, Reason
+from lakehouse_ingest.records import DATA, FAULT, RECORD, RESCUED, SOURCE, Reason
 
 STAGE = "shape"
 CHECKED = ("float", "double", "timestamptz", "date")  # types whose values may fit in JSON and not in the column
@@ -35,7 +35,14 @@ class TablePlan:
     event_time: str | None  # the field that holds it; None: the record's own timestamp
     unit: str  # s, ms, us, ns or iso
     unit_was_told: bool = True  # false: found from the magnitude, and then a time outside those years is wrong
+    aside: Aside | None = None  # the contract, where it asks for more than to follow the data
     derived: tuple[str, ...] = ()  # columns of text that hold these parts of the event time
+
+    @property
+    def strict(self) -> Aside | None:
+        """The contract; what a row can't be without is never set aside."""
+        needed = [each.field for each in self.columns if each.required or each.field == self.event_time]
+        return self.aside and self.aside.strict(needed)
 
 
 def faulty(reason: Reason, detail: Column, stage: str) -> Column:
@@ -45,10 +52,24 @@ def faulty(reason: Reason, detail: Column, stage: str) -> Column:
 def shape(rows: DataFrame, plan: TablePlan) -> DataFrame:
     """The table's columns, `_source` among them, beside the record and its fault."""
     at = _event_time(plan)
-    checks = [check for column in plan.columns for check in _checks(column)]
+    aside = plan.strict
+    lenient = {each.name for each in plan.columns if aside and aside.rescues and not aside.refused((each.field,))}
+    checks = [check for each in plan.columns if each.name not in lenient for check in _checks(each)]
+    amiss = {
+        each.name: F.coalesce(*found).isNotNull()
+        for each in plan.columns
+        if each.name in lenient and (found := _checks(each))
+    }
+    checks += [_no_number(each) for each in plan.columns if each.name in amiss and each.iceberg in ("float", "double")]
     if plan.event_time:
         checks.append(_event_time_check(plan, at))
-    columns = [_value(column).alias(column.name) for column in plan.columns if column.name != EVENT_TIME]
+    columns = [
+        (F.when(~amiss[each.name], _value(each)) if each.name in amiss else _value(each)).alias(each.name)
+        for each in plan.columns
+        if each.name != EVENT_TIME
+    ]
+    if aside and aside.rescues:
+        columns.append(_rescued(plan.columns, amiss).alias(RESCUED))
     return rows.select(
         RECORD,
         F.coalesce(F.col(FAULT), *checks).alias(FAULT) if checks else F.col(FAULT),
@@ -75,6 +96,33 @@ def _value(column: ColumnPlan) -> Column:
     if column.iceberg == "timestamptz":
         return _instant(value, "us")
     return value if column.wire == column.spark else value.try_cast(column.spark)
+
+
+def _rescued(columns: Sequence[ColumnPlan], amiss: Mapping[str, Column]) -> Column:
+    """What was set aside, and what the columns do not take for its size or its spelling, as JSON."""
+    more = [
+        F.when(amiss[each.name], F.struct(F.lit(each.field).alias("key"), _as_read(each).alias("value")))
+        for each in columns
+        if each.name in amiss
+    ]
+    found = F.coalesce(F.col(RESCUED), F.map_from_entries(F.array().cast("array<struct<key: string, value: variant>>")))
+    if more:
+        added = F.map_from_entries(F.array_compact(F.array(*more)))
+        # Somebody's function may have filled a field of which something was set aside before.
+        found = F.map_concat(F.map_filter(found, lambda name, _: ~F.map_contains_key(added, name)), added)
+    return F.when(F.size(found) > 0, F.to_json(found))
+
+
+def _as_read(column: ColumnPlan) -> Column:
+    value = F.col(DATA)[column.field]
+    return (value.cast("string") if column.iceberg == "date" else value).cast("variant")
+
+
+def _no_number(column: ColumnPlan) -> Column:
+    """JSON has no infinity: what the value was is not known any more, so the record is kept as it came."""
+    value = F.col(DATA)[column.field]
+    detail = F.lit(f"{column.field}: the number is too large")
+    return F.when(F.abs(value) == F.lit(float("inf")), faulty(Reason.OUT_OF_RANGE, detail, STAGE))
 
 
 def _checks(column: ColumnPlan) -> Sequence[Column]:

@@ -6,14 +6,15 @@ these have. A table is made, or gets its new columns, before the first row is wr
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import accounting, transforms
+from lakehouse_ingest import accounting, rescuing, transforms
 from lakehouse_ingest.accounting import FILTERED, LANDED, Tally
-from lakehouse_ingest.formats import Format
+from lakehouse_ingest.formats import Format, Lenient
+from lakehouse_ingest.observing import Span
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
 from lakehouse_ingest.routing import NOT_KEPT, STAGE, Route, astray
@@ -25,6 +26,12 @@ from lakehouse_ingest.transforms import Transform
 
 # Does something for each item, all of them at once; what was made of them, and what went wrong with others.
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], tuple[list[Any], list[BaseException]]]
+
+
+class Spans(Protocol):
+    """Begins one; the table is what it is about."""
+
+    def __call__(self, name: str, table: str | None = None, /, **attributes: object) -> Span: ...
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,10 @@ class Group:
     rows: DataFrame
 
 
-def whole(records: DataFrame, keeper: TableKeeper, size: int) -> Parted:
+def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> Parted:
     """All to one table that is known: nothing has to be looked at before the one pass that writes."""
     assert keeper.landing
-    return Parted([Part(keeper.landing, _shaped(records, keeper.format, keeper.plan((), records)), size)])
+    return Parted([Part(keeper.landing, _shaped(records, keeper, keeper.plan((), records), spans), size)])
 
 
 def sort(
@@ -67,16 +74,21 @@ def sort(
     stream: StreamSettings,
     tables: StreamTables,
     each: Each,
+    spans: Spans,
     transform: Transform | None = None,
+    *,
+    traces: bool = False,
 ) -> Parted:
-    groups, looked = _look(routed, batch, stream, tables)
+    with spans("read", runs=("read", "route")):
+        looked = _counted(routed, batch, traces=traces)
+    groups = _groups(routed, stream, tables)
     found = [(group, tables.at(group.route)) for group in groups]
     going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
     planned, failures = each(lambda one: (*one, _planned(*one)), going)
     tables.register()
     parts, nowhere, notes = [], [], []
     for group, keeper, plan in planned:
-        rows = _shaped(group.rows, tables.format, plan, transform)
+        rows = _shaped(group.rows, keeper, plan, spans, transform)
         if keeper.landing:
             parts.append(Part(keeper.landing, rows, group.size))
         else:
@@ -88,9 +100,13 @@ def sort(
     return Parted(parts, nowhere, looked, failures, notes)
 
 
-def _look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables) -> tuple[list[Group], Tally]:
+def _counted(routed: DataFrame, batch: Range, *, traces: bool) -> Tally:
+    """The first who looks: for this the records come from the source, and then they are in memory."""
     outcome = F.when(F.col(ROUTE) == NOT_KEPT, accounting.number_of(FILTERED)).otherwise(accounting.number_of(LANDED))
-    looked = accounting.count(routed, batch, outcome)
+    return accounting.count(routed, batch, outcome, traces=traces)
+
+
+def _groups(routed: DataFrame, stream: StreamSettings, tables: StreamTables) -> list[Group]:
     infers = any(not table.columns for table in stream.tables)
     rows = (
         routed.where(F.col(ROUTE) != NOT_KEPT)
@@ -104,23 +120,38 @@ def _look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: Strea
         .limit(2 * stream.max_tables)
         .collect()
     )
-    groups = [
+    return [
         Group(Route.parse(row[ROUTE]), row["size"], row["seen"], routed.where(F.col(ROUTE) == row[ROUTE]))
         for row in rows
     ]
-    return groups, looked
 
 
 def _planned(group: Group, keeper: TableKeeper) -> Planned:
     return keeper.plan(() if keeper.settled else keeper.format.fields_of(group.seen), group.rows)
 
 
-def _shaped(rows: DataFrame, form: Format, planned: Planned, transform: Transform | None = None) -> DataFrame:
-    decoded = form.decode(rows, planned.plan.columns, planned.refused)
-    found = shape(transforms.applied(transform, decoded) if transform else decoded, planned.plan)
+def _shaped(
+    rows: DataFrame, keeper: TableKeeper, planned: Planned, spans: Spans, transform: Transform | None = None
+) -> DataFrame:
+    """The expressions, which are made here and run when they are written: so do the spans say."""
+    with spans("decode", keeper.name, lazy=True):
+        decoded = _decoded(rows, keeper.format, planned)
+    if transform:
+        with spans("transform", keeper.name, lazy=True):
+            decoded = transforms.applied(transform, decoded)
+    with spans("shape", keeper.name, lazy=True):
+        found = shape(decoded, planned.plan)
     if planned.settled:
         return found
     return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, F.lit(planned.why), "plan")))
+
+
+def _decoded(rows: DataFrame, form: Format, planned: Planned) -> DataFrame:
+    aside = planned.plan.strict
+    if aside is None:
+        return form.decode(rows, planned.plan.columns, planned.refused)
+    lenient = cast("Lenient", form).lenient(rows, planned.plan.columns)
+    return rescuing.set_aside(lenient, planned.plan.columns, aside, beyond=planned.beyond)
 
 
 def _nowhere(

@@ -69,6 +69,8 @@ def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
                 "event_time_unit": table.event_time_unit,
                 "columns": {each.name: f"{each.type}{' required' if each.required else ''}" for each in table.columns},
                 "hints": dict(table.hints),
+                "contract": table.contract or "evolve",
+                "contracts": dict(table.contracts),
             }.items()
         }
     return meant
@@ -107,6 +109,8 @@ def _harmless(key: str, then: object, now: object) -> bool:
     """Whether it means nothing for the records that have landed."""
     if key == "source.partitions":
         return False
+    if key.endswith((".contract", ".contracts")):
+        return True  # what has landed stays as it is
     match then, now:
         # A column more, or a hint more. A topic or a table more begins where it has to; one less would be left behind.
         case dict(), dict():

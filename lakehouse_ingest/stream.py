@@ -7,7 +7,7 @@ start Spark at exactly those offsets with a new checkpoint.
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
@@ -20,9 +20,21 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import dead_letters, formats, ledger, pacing, routing, shares, sources, spark_errors, starting
+from lakehouse_ingest import (
+    conventions,
+    dead_letters,
+    formats,
+    ledger,
+    pacing,
+    routing,
+    shares,
+    sources,
+    spark_errors,
+    starting,
+)
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
+from lakehouse_ingest.callback import Callback
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.health import State
@@ -30,7 +42,7 @@ from lakehouse_ingest.held import Held, Holder
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.looking import Progress
 from lakehouse_ingest.maintenance.expire import expire
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observing import Span, Watch
 from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.session import forget_catalogs
@@ -135,22 +147,21 @@ class Stream:
         if source is None:
             return False
         forget_catalogs(self.spark)
-        identity = source.identity()
-        lake = self._lake = self._lake or Lake(
-            self.connection,
-            self.identity,
-            self.settings.catalog.publish,
-            lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
-            settled=lambda table: self.watch.events.commit_reconciled(table=table),
-        )
         # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
         pool = ("spark.scheduler.pool", self.identity)
         self.spark.sparkContext.setLocalProperty(*pool)
-        with ThreadPoolExecutor(
-            AT_ONCE, f"writer {self.name}", self.spark.sparkContext.setLocalProperty, pool
-        ) as threads:
-            street = self._street(lake, source, identity, threads)
+        # A start that ends before its query runs has no stop.
+        with ExitStack() as ending, ExitStack() as begun:
+            span = begun.enter_context(self._begun())
+            threads = ending.enter_context(
+                ThreadPoolExecutor(AT_ONCE, f"writer {self.name}", self.spark.sparkContext.setLocalProperty, pool)
+            )
+            with self.watch.span("source.connect", self.name):
+                identity = source.identity()
+            with self.watch.span("sink.connect", self.name):
+                street = self._street(self._connected(), source, identity, threads)
             goal = source.ends() if self.drain else None
+            span.set(epoch=street.token.epoch, tables=len(street.tables.registered), shape=street.shape)
             self.watch.log.info(
                 "started",
                 stream=self.name,
@@ -160,11 +171,28 @@ class Stream:
                 shape=street.shape,
             )
             self._stands = monotonic()
-            grown = self._stream_through(street, source, goal)
-        street.record.write()
-        with suppress(LakehouseError):
-            self._hint(source, street.record.complete)
+            grown = self._stream_through(street, source, goal, begun, ending)
+            with self.watch.span("sink.flush", self.name):
+                street.record.write()
+            with suppress(LakehouseError), self.watch.span("acknowledge", self.name):
+                self._hint(source, street.record.complete)
+            with self.watch.span("sink.close", self.name):
+                threads.shutdown()
         return grown
+
+    def _begun(self) -> AbstractContextManager[Span]:
+        reads = conventions.reading(self.settings.source.kind, self.stream.topics, self.identity)
+        return self.watch.start(self.name, reads)
+
+    def _connected(self) -> Lake:
+        self._lake = self._lake or Lake(
+            self.connection,
+            self.identity,
+            self.settings.catalog.publish,
+            lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
+            settled=lambda table: self.watch.events.commit_reconciled(table=table),
+        )
+        return self._lake
 
     def _source(self) -> Source | None:
         """The topics as they are now, one of which a pattern waits for. None: it ends before there is one."""
@@ -325,20 +353,25 @@ class Stream:
 
         return batch
 
-    def _stream_through(self, street: Street, source: Source, goal: Offsets | None) -> bool:
+    def _stream_through(
+        self, street: Street, source: Source, goal: Offsets | None, begun: ExitStack, ending: ExitStack
+    ) -> bool:
         """Returns when there is nothing more to do, or when there are more topics: whether there are."""
         failures: list[BaseException] = []
         more_topics = False
         self._closing.clear()
-        frame = source.stream(self.spark, street.start, self.stream.max_records, self.identity)
-        if goal is not None and _reached(goal, street.start):
-            return False
-        query = (
-            frame.writeStream.foreachBatch(self._batch(street, source, goal, failures))
-            .option("checkpointLocation", str(street.offset_log.parent))
-            .queryName(f"{self.identity} {street.token.epoch}")
-            .start()
-        )
+        with self.watch.span("source.read", self.name):
+            frame = source.stream(self.spark, street.start, self.stream.max_records, self.identity)
+            if goal is not None and _reached(goal, street.start):
+                return False
+            batch = Callback(self.spark, self._batch(street, source, goal, failures))
+            query = (
+                frame.writeStream.foreachBatch(batch)
+                .option("checkpointLocation", str(street.offset_log.parent))
+                .queryName(f"{self.identity} {street.token.epoch}")
+                .start()
+            )
+        begun.close()
         looked = beaten = monotonic()
         self.at, self.progress = street.start, Progress(query)
         self.watch.tell(self.name, State.RUNNING)
@@ -357,8 +390,11 @@ class Stream:
             self._closing.set()
             if self.stop.is_set():
                 self.watch.tell(self.name, State.STOPPING)
-            with self._gate:  # a batch that is under way ends first
+            ending.enter_context(self.watch.stop(self.name))
+            # A batch that is under way ends first.
+            with self.watch.span("source.close", self.name), self._gate:
                 _end(query)
+            batch.let_go()
         if failures:
             raise self._explained(failures[0])
         if (error := query.exception()) is not None:
@@ -448,7 +484,8 @@ class Stream:
                 return
             last[0] = monotonic()
             try:
-                self._hint(source, offsets)
+                with self.watch.span("acknowledge", self.name):
+                    self._hint(source, offsets)
             except LakehouseError as failure:
                 self.watch.log.warning("group_offsets_not_published", error=str(failure))
 
@@ -463,7 +500,8 @@ class Stream:
             return place
         reached(FailPoint.EXPIRING)
         try:
-            count = expire(self.spark, place.table, self.identity, place.epoch, keep)
+            with self.watch.span("expire", self.name, place.table):
+                count = expire(self.spark, place.table, self.identity, place.epoch, keep)
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
             self.watch.log.warning("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))

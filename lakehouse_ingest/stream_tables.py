@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lakehouse_ingest import names, planning
+from lakehouse_ingest.contracts import aside_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.formats import Format
+from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
@@ -43,6 +44,11 @@ class StreamTables:
         for number, entry in enumerate(self.stream.tables):
             planning.plan_from_settings(entry.table, entry)
             planning.partitions_of(entry)
+            if aside_of(entry) and not isinstance(self.format, Lenient):
+                raise SettingsRefused(
+                    f"`contract` of {entry.table} needs a format that can set values aside, and `format`"
+                    f" {self.stream.format} can't: leave the contract out"
+                )
             if "{" not in entry.table:
                 self.at(Route(number))
         for route in self._earlier_routes():
@@ -122,14 +128,19 @@ class StreamTables:
             origin=_origin(route),
         )
         try:
-            if state:
-                keeper.adopt(state, self.opened.get(name))
+            self._take(keeper, state)
         except (SettingsRefused, TableChanged) as refusal:
             if name in self.registered or not _origin(route):
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
         return keeper
+
+    def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
+        if state:
+            keeper.adopt(state, self.opened.get(keeper.name))
+        elif refusal := self.lake.look(keeper.name).refusal:
+            raise SettingsRefused(refusal)  # a view has the name
 
     def _name(self, route: Route) -> str:
         template = self.stream.tables[route.entry].table

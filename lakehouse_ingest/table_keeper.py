@@ -1,19 +1,22 @@
 """Keeps a table in step with its settings and its data, and our place on it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from lakehouse_ingest import planning
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest import planning, widening
+from lakehouse_ingest.columns import Refused
+from lakehouse_ingest.contracts import contract_of, has_beyond
+from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan
-from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, TableState
+from lakehouse_ingest.tables import FOLLOW, Add, Contract, Evolution, Lake, Place, Plan, TableSpec, TableState
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 Fields = Sequence[tuple[str, T.DataType]]
@@ -41,6 +44,7 @@ class TableKeeper:
     origin: Mapping[str, str] | None = None  # properties that say what its name was made of
     landing: Landing | None = None
     _plan: Planned | None = None
+    _schema: int = -1  # the one that the plan was made from
 
     @property
     def settled(self) -> bool:
@@ -58,12 +62,32 @@ class TableKeeper:
             return replace(self._plan, refused=first.refused)
         if self.settings.columns:
             return self._plan
-        growth = planning.new_fields(
-            self._plan.plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names
-        )
-        if growth.columns:
-            self._take(self._add(growth.columns))
-        return replace(self._plan, refused=growth.refused)
+        self._look_again()
+        plan = self._plan.plan
+        growth = planning.new_fields(plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names)
+        changes = [Add(path, column) for path, column in growth.columns]
+        wider = widening.outgrown(plan, self.settings, self.format, fields, records)
+        refused = growth.refused
+        if changes or wider:
+            done = self._follow([*changes, *wider], contract_of(self.settings))
+            missing = {each.path: each.reason for each in done.refusals if each.current is None}
+            refused += tuple(
+                Refused(where, name, missing[change.path])
+                for change, (where, name) in zip(changes, growth.whence, strict=True)
+                if change.path in missing
+            )
+        beyond = plan.aside is not None and has_beyond(self._plan.plan, fields)
+        return replace(self._plan, refused=refused, beyond=beyond)
+
+    def _look_again(self) -> None:
+        """Columns that others have added since are columns: a field that was promoted is set aside no more."""
+        if self.landing is None or self.landing.place.schema == self._schema:
+            return
+        state = self.lake.find(self.name)
+        if state is not None and state.uuid == self.landing.place.uuid:
+            # What contradicts the settings is for the next start to say.
+            with suppress(SettingsRefused, TableChanged):
+                self._take(state)
 
     def _first(self, fields: Fields, records: DataFrame) -> tuple[Planned, TableSpec | None]:
         """The plan that the first records give, and the table; none when they do not fit the settings."""
@@ -85,10 +109,11 @@ class TableKeeper:
         if added := planning.additions(state, self._plan.plan, self.settings):
             if planning.FIELD not in state.properties:
                 self.lake.tell(self.name, planning.event_time_of(self._plan.plan))
-            self._take(self._add(added))
+            self._follow(added)
         if lies_otherwise:
             self._lay_out()
-        self.landing = Landing(place or self.lake.open(self.name, self.epoch), FileOptions.of(self.settings))
+        place = place or self.lake.open(self.name, self.epoch)
+        self.landing = Landing(replace(place, schema=self._schema), FileOptions.of(self.settings))
 
     def _lay_out(self) -> None:
         """New files by the settings; those that are there stay as they are."""
@@ -99,13 +124,17 @@ class TableKeeper:
         self.changed(self.name, changes)
 
     def _take(self, state: TableState) -> None:
+        self._schema = state.schema_id
         self._plan = Planned(planning.plan_that_stands(state, self.settings))
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 
-    def _add(self, columns: Sequence[tuple[str, Column]]) -> TableState:
+    def _follow(self, changes: Sequence[Evolution], contract: Contract = FOLLOW) -> Plan:
+        """All in one commit, and what the table would not take."""
         reached(FailPoint.EVOLVING)
-        state = self.lake.add_columns(self.name, columns)
+        state, done = self.lake.follow(self.name, changes, contract)
         reached(FailPoint.EVOLVED)
-        self.changed(self.name, [f"+ {'.'.join(filter(None, (path, new.name)))} {new.type}" for path, new in columns])
-        return state
+        self._take(state)
+        if done.changes:
+            self.changed(self.name, [str(change) for change in done.changes])
+        return done

@@ -4,6 +4,7 @@ The SDK would log every failed push of every signal, and drop silently in betwee
 """
 
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +18,22 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from telemetry.masking import masked_text
 
+# Unless the standard OTEL_BSP_* variables say otherwise.
 QUEUE = 8192
 PUSH = 512
+DELAY_MS = 1000
 # A collector that comes and goes is one story, not a warning a minute.
 SILENCE_S = 300.0
 SDK_LOGGERS = ("opentelemetry.sdk", "opentelemetry.exporter")
 
 Signal = Literal["traces", "metrics"]
 Job = Callable[[], object]
+
+
+def number_from(variable: str, default: int) -> int:
+    """By OpenTelemetry's rules what is no number above 0 is as if it were not there."""
+    said = os.environ.get(variable, "").strip()
+    return int(said) if said.isascii() and said.isdigit() and int(said) else default
 
 
 class Outage:
@@ -145,12 +154,13 @@ class WatchedSpans(SpanExporter):
         self._push = _Push(outage, "traces")
         self._close = _Closing(exporter)
         self._lock = Lock()
+        self.room = number_from("OTEL_BSP_MAX_QUEUE_SIZE", QUEUE)
         self.waiting = 0
 
     def admit(self) -> bool:
         """Room for one more? Otherwise the newest is dropped, here, where it can be counted."""
         with self._lock:
-            if self.waiting >= QUEUE:
+            if self.waiting >= self.room:
                 return False
             self.waiting += 1
             return True
@@ -199,7 +209,10 @@ class BoundedSpans(SpanProcessor):
         self._exporter = exporter
         self._outage = outage
         self._batches = BatchSpanProcessor(
-            exporter, max_queue_size=QUEUE, max_export_batch_size=PUSH, schedule_delay_millis=1000
+            exporter,
+            max_queue_size=exporter.room,
+            max_export_batch_size=min(number_from("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", PUSH), exporter.room),
+            schedule_delay_millis=number_from("OTEL_BSP_SCHEDULE_DELAY", DELAY_MS),
         )
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:

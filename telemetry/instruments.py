@@ -55,6 +55,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "stage": "part of a batch",
     "phase": "part of one trigger, in Spark's words",
     "process": "which of ours",
+    "kind": "what `verify` looks for, and `unknown`: what it could not tell",
     "cause": "class of the error",
     "error.type": "class of the error",
     "signal": "what was to be delivered",
@@ -84,6 +85,17 @@ REASONS = (
 )
 STAGES = ("plan", "write", "record")
 PROCESSES = {"process": ("driver", "jvm", "workers")}
+KINDS = (
+    "duplicate",
+    "lost",
+    "count",
+    "overlap",
+    "rolled_back",
+    "file_missing",
+    "file_twice",
+    "table_gone",
+    "unknown",
+)
 
 INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument(
@@ -164,6 +176,16 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument("lakehouse.table.rows", "gauge", "{row}", TABLE, "Rows of the table after a landing"),
     Instrument("lakehouse.table.files", "gauge", "{file}", TABLE, "Data files of the table after a landing"),
     Instrument("lakehouse.table.size", "gauge", "By", TABLE, "Size of those files"),
+    # -- the recount: pushed by `verify`, which comes and goes ---------------------------------------------
+    Instrument(
+        "lakehouse.verify.findings",
+        "gauge",
+        "{finding}",
+        (*STREAM, "kind"),
+        "Findings of the last recount",
+        values={"kind": KINDS},
+    ),
+    Instrument("lakehouse.verify.timestamp", "gauge", "s", STREAM, "When that was, in seconds since 1970"),
     # -- Spark and the processes --------------------------------------------------------------------------
     Instrument(
         "lakehouse.spark.input.rate", "gauge", "{record}/s", STREAM, "Spark's inputRowsPerSecond of its last trigger"

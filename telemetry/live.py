@@ -3,10 +3,13 @@
 Its providers are its own: an application around us keeps the process-wide ones.
 """
 
+import os
+import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote
 
 import structlog
 from opentelemetry import context, trace
@@ -16,19 +19,30 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import Status, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from telemetry.delivery import BoundedSpans, Outage, WatchedMetrics, WatchedSpans, close_in_time, listen
+from telemetry.delivery import (
+    BoundedSpans,
+    Outage,
+    WatchedMetrics,
+    WatchedSpans,
+    close_in_time,
+    listen,
+    number_from,
+)
 from telemetry.exporters import Exporters
 from telemetry.exporters.prometheus import PullReader
 from telemetry.instruments import DROPPED, Instrument, check, exported
 from telemetry.masking import mask, masked, masked_text
 from telemetry.serving import Answer
 from telemetry.settings import SERVICE_NAME, TelemetrySettings
-from telemetry.spans import CURRENT, Span
+from telemetry.spans import CURRENT, Kind, Span
 from telemetry.start import Telemetry
 
 SCOPE = "lakehouse-ingest"
+HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS")
+INTERVAL_MS = 10_000  # between two pushes of the metrics
+TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 Plain = str | bool | int | float | Sequence[str]
 
@@ -46,18 +60,29 @@ def _attributes(attributes: Mapping[str, object]) -> dict[str, Plain]:
     return {exported(name): _plain(name, value) for name, value in attributes.items() if value is not None}
 
 
-class LiveSpan(Span):
-    __slots__ = ("_attributes", "_context", "_name", "_outer", "_span", "_tracer", "span_id", "trace_id")
+def _remote(traceparent: str) -> SpanContext | None:
+    """The span that it names, if that one is kept."""
+    found = TRACEPARENT.fullmatch(traceparent)
+    if not found:
+        return None
+    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+    there = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+    return there if there.is_valid and there.trace_flags.sampled else None
 
-    def __init__(self, tracer: trace.Tracer, name: str, attributes: Mapping[str, object]) -> None:
+
+class LiveSpan(Span):
+    __slots__ = ("_attributes", "_context", "_kind", "_name", "_outer", "_span", "_tracer", "span_id", "trace_id")
+
+    def __init__(self, tracer: trace.Tracer, name: str, kind: Kind, attributes: Mapping[str, object]) -> None:
         self._tracer = tracer
         self._name = name
+        self._kind = SpanKind[kind.upper()]
         self._attributes = attributes
         self.trace_id: str | None = None
         self.span_id: str | None = None
 
     def __enter__(self) -> Self:
-        self._span = self._tracer.start_span(self._name, attributes=_attributes(self._attributes))
+        self._span = self._tracer.start_span(self._name, kind=self._kind, attributes=_attributes(self._attributes))
         ids = self._span.get_span_context()
         if ids.is_valid:
             self.trace_id, self.span_id = (
@@ -76,6 +101,20 @@ class LiveSpan(Span):
         if isinstance(error, Exception):
             self._failed(error)
         self._span.end()
+
+    @property
+    def recorded(self) -> bool:
+        return self._span.is_recording()
+
+    @property
+    def traceparent(self) -> str:
+        return f"00-{self.trace_id}-{self.span_id}-01" if self.recorded else ""
+
+    def link(self, traceparent: str, /, **attributes: object) -> bool:
+        there = _remote(traceparent)
+        if there is not None:
+            self._span.add_link(there, _attributes(attributes))
+        return there is not None
 
     def set(self, **attributes: object) -> None:
         self._span.set_attributes(_attributes(attributes))
@@ -116,8 +155,8 @@ class LiveTelemetry(Telemetry):
         self._pulled = pulled
         self._shut: bool | None = None
 
-    def span(self, name: str, /, **attributes: object) -> Span:
-        return super().span(name) if self._tracer is None else LiveSpan(self._tracer, name, attributes)
+    def span(self, name: str, kind: Kind = "internal", /, **attributes: object) -> Span:
+        return super().span(name) if self._tracer is None else LiveSpan(self._tracer, name, kind, attributes)
 
     def count(self, instrument: str, /, value: float = 1, **attributes: object) -> None:
         check(self._instruments, instrument, "counter", attributes)
@@ -185,9 +224,15 @@ def _resource(settings: TelemetrySettings) -> Resource:
 
 
 def _hide(settings: TelemetrySettings) -> None:
-    for value in settings.headers.values():
+    for value in (*settings.headers.values(), *_standard_headers()):
         mask(value)
         mask(value.rpartition(" ")[2])
+
+
+def _standard_headers() -> Iterable[str]:
+    for variable in HEADERS:
+        for pair in os.environ.get(variable, "").split(","):
+            yield unquote(pair.partition("=")[2])
 
 
 def start(
@@ -212,7 +257,9 @@ def start(
     readers: list[MetricReader] = [] if exporters.reader is None else [exporters.reader]
     if exporters.metrics is not None:
         metrics = WatchedMetrics(exporters.metrics, outage)
-        readers.append(PeriodicExportingMetricReader(metrics, export_interval_millis=settings.metric_interval_s * 1000))
+        ours = settings.metric_interval_s
+        interval = number_from("OTEL_METRIC_EXPORT_INTERVAL", INTERVAL_MS) if ours is None else ours * 1000
+        readers.append(PeriodicExportingMetricReader(metrics, export_interval_millis=interval))
         abort.append(metrics.shutdown)
     pulled = PullReader() if settings.pull and settings.metrics else None
     if pulled is not None:

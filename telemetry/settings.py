@@ -10,7 +10,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True)
 class TelemetrySettings:
-    """Off unless asked for. Without an endpoint the OTEL_* variables decide, then the SDK's defaults.
+    """Off unless asked for. What is None the OTEL_* variables decide, then a default.
 
     `pull`: the metrics may be asked for by `Telemetry.scrape` as well, whatever the exporter does with them.
     """
@@ -22,7 +22,7 @@ class TelemetrySettings:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     service_name: str = SERVICE_NAME
     resource: Mapping[str, str] = field(default_factory=dict)
-    metric_interval_s: float = 10
+    metric_interval_s: float | None = None
     pull: bool = False
 
     def __post_init__(self) -> None:
@@ -30,7 +30,7 @@ class TelemetrySettings:
         schemes = ("udp://",) if self.exporter == "statsd" else ("http://", "https://")
         if self.endpoint is not None and not self.endpoint.startswith(schemes):
             raise ValueError(f"telemetry endpoint {self.endpoint!r}: must begin with {' or '.join(schemes)}")
-        if self.metric_interval_s <= 0:
+        if self.metric_interval_s is not None and self.metric_interval_s <= 0:
             raise ValueError(f"telemetry metric_interval_s {self.metric_interval_s!r}: must be above 0")
 
     @property

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from functools import wraps
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Literal, ParamSpec, Self, TypeVar
 
+# By OpenTelemetry's words: work of our own, a call to somebody else's, messages that are processed.
+Kind = Literal["internal", "client", "consumer"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -17,6 +19,20 @@ class Span:
 
     trace_id: str | None = None
     span_id: str | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether anybody will see it: what costs something to find out for it need not be found out otherwise."""
+        return False
+
+    @property
+    def traceparent(self) -> str:
+        """What W3C calls so, for links to it; nothing where nobody will see it."""
+        return ""
+
+    def link(self, traceparent: str, /, **attributes: object) -> bool:  # noqa: ARG002  the recording one needs it
+        """To a span of another trace. Not to one that its own process did not keep: it would lead nowhere."""
+        return False
 
     def set(self, **attributes: object) -> None:
         pass

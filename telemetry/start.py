@@ -10,7 +10,7 @@ from typing import Any
 from telemetry.instruments import INSTRUMENTS, Instrument
 from telemetry.serving import Answer
 from telemetry.settings import TelemetrySettings
-from telemetry.spans import NO_SPAN, Span
+from telemetry.spans import NO_SPAN, Kind, Span
 
 
 class TelemetryUnavailable(ImportError):
@@ -22,7 +22,7 @@ class Telemetry:
 
     __slots__ = ()
 
-    def span(self, _name: str, /, **_attributes: object) -> Span:
+    def span(self, _name: str, _kind: Kind = "internal", /, **_attributes: object) -> Span:
         """Name the work, not its object: the object is an attribute."""
         return NO_SPAN
 

@@ -38,6 +38,8 @@ class RecordedSpan:
     trace_id: str
     span_id: str
     events: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    kind: str = "internal"
+    links: tuple[str, ...] = ()  # the ids of the spans that it leads to
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Recorded:
                 trace_id=format(span.context.trace_id, "032x"),
                 span_id=format(span.context.span_id, "016x"),
                 events=tuple((event.name, dict(event.attributes or {})) for event in span.events),
+                kind=span.kind.name.lower(),
+                links=tuple(format(link.context.span_id, "016x") for link in span.links),
             )
             for span in finished
         ]

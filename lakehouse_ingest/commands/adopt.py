@@ -244,7 +244,7 @@ def _targets(lake: Lake, stream: StreamSettings, namespace: str, topics: Sequenc
                 continue
             planning.lies_otherwise(state, entry)
             plan = planning.plan_that_stands(state, entry)
-            adds = [column.name for _, column in planning.additions(state, plan, entry)]
+            adds = [each.column.name for each in planning.additions(state, plan, entry)]
             yield Target(name, state, topic, adds)
 
 

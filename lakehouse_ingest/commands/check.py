@@ -19,11 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from lakehouse_ingest import sources, storage
+from lakehouse_ingest import names, sources, storage
 from lakehouse_ingest.catalog_access import connection_of, spark_properties
 from lakehouse_ingest.commands.run import refuse_early
 from lakehouse_ingest.commands.status import reached
-from lakehouse_ingest.errors import LONGEST, LakehouseError, SettingsRefused, TryAgain, fitted
+from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.session import LAKE, session
@@ -90,6 +90,7 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
             if found and table:
                 lines.line("pyiceberg", lambda: _pyiceberg(found.lake, table))
                 lines.line("publish", lambda: _publish(settings, found.lake, table))
+                lines.line("tables", lambda: _tables(settings, found.lake))
             if found and table and java and spark_jars:
                 lines.line("spark", lambda: _spark(settings, found.uri, table, java, spark_jars))
     except LakehouseError as failure:  # the probe could not be taken away
@@ -151,6 +152,23 @@ def _publish(settings: Settings, lake: Lake, name: str) -> tuple[str, None]:
     lake.open(name, 1)
     where = "on a branch of ours" if settings.catalog.publish == "branch" else "without a branch"
     return f"rows that are not to be seen yet can wait {where}", None
+
+
+def _tables(settings: Settings, lake: Lake) -> tuple[str, None]:
+    """Those whose names are known before any record is."""
+    entries = [
+        names.of_table(entry.table, topic, "")
+        for stream in settings.streams
+        for entry in stream.tables
+        if "{type}" not in entry.table
+        for topic in (entry.topics or stream.topics or ([] if "{topic}" in entry.table else [""]))
+    ]
+    wanted = dict.fromkeys([*entries, settings.dead_letters.table, settings.ledger.batch_table])
+    found = [lake.look(f"{settings.catalog.namespace}.{name}") for name in wanted]
+    if refused := next((each for each in found if each.refusal), None):
+        raise NeedsOperator(refused.refusal)
+    noted = next((f"; {each.name}: {each.notes[0]}" for each in found if each.notes), "")
+    return f"{sum(not each.missing for each in found)} of {len(found)} are there, the others will be made{noted}", None
 
 
 def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:

@@ -2,11 +2,13 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +26,7 @@ from lakehouse_ingest.observing import Watch, watch
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
+from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.signals import on_hangup, stopping
 from lakehouse_ingest.transforms import Transform
 
@@ -37,6 +40,20 @@ class Running:
     watch: Watch
     catalog_uri: str
     stop: Event = field(default_factory=Event)
+
+
+def about(settings: Settings) -> Mapping[str, Any]:
+    """What the pipeline is, for whoever looks at its page."""
+    catalog = without_login(settings.catalog.uri) if settings.catalog.uri else "the embedded catalog"
+    return {
+        "version": version("lakehouse-ingest"),
+        "source": f"{settings.source.kind} at {settings.source.brokers}",
+        "catalog": f"namespace {settings.catalog.namespace} of {catalog}",
+        "streams": {
+            stream.known_as: f"{stream.topic_pattern or ', '.join(stream.topics)}, every {stream.every:g} s"
+            for stream in settings.streams
+        },
+    }
 
 
 @contextmanager
@@ -60,7 +77,7 @@ def opened(
         stack.callback(watching.close)
         # From the beginning: Spark takes its time, and whoever waits for us sees that we are starting.
         watching.board.expect(stream.known_as for stream in settings.streams)
-        stack.enter_context(watching.serving(settings.health))
+        stack.enter_context(watching.serving(settings.health, about(settings)))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
         uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
         scratch = Path(
@@ -74,7 +91,7 @@ def opened(
                 spark_properties(settings.catalog, settings.s3, uri),
                 java,
                 scratch,
-                lambda line: watching.log.warning("spark", line=line),
+                lambda line: watching.relay(line.level, line.logger, line.text),
             )
         )
         stop = stop or Event()

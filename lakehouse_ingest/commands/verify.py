@@ -5,9 +5,11 @@ No Spark: the coordinates of all rows are read by pyarrow, and compared as bits.
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from time import time
 from typing import Any
 
 import typer
@@ -18,6 +20,7 @@ from rich.text import Text
 from lakehouse_ingest import sources
 from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.observing import Watch, pushing
 from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.sources import Source
@@ -46,6 +49,7 @@ def verify(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
     """The exit code: what is wrong goes before what can't be told."""
     with reached(settings, jars) as uri:
         found = [_verified(settings, stream, uri) for stream in settings.streams]
+    _push(settings, found)
     if as_json:
         typer.echo(json.dumps([_as_plain(each) for each in found], indent=2))
     else:
@@ -57,7 +61,27 @@ def verify(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
 
 def prove(settings: Settings, jars: Path | None = None) -> list[Verified]:
     with reached(settings, jars) as uri:
-        return [_verified(settings, stream, uri) for stream in settings.streams]
+        found = [_verified(settings, stream, uri) for stream in settings.streams]
+    _push(settings, found)
+    return found
+
+
+def _push(settings: Settings, found: Sequence[Verified]) -> None:
+    with pushing(settings, "verify") as watch:
+        if watch:
+            tell(watch, settings, found)
+
+
+def tell(watch: Watch, settings: Settings, found: Sequence[Verified]) -> None:
+    """Of each stream every kind, so that what is right again is seen to be; nothing of what the catalog knows not."""
+    for stream, verdict in zip(settings.streams, (each.verdict for each in found), strict=True):
+        name = stream.known_as
+        if verdict:
+            listed = Counter(each.kind for each in verdict.findings)
+            for kind in Kind:
+                count = listed[kind] + verdict.unlisted.get(str(kind), 0)
+                watch.gauge("lakehouse.verify.findings", count, stream=name, kind=str(kind))
+            watch.gauge("lakehouse.verify.timestamp", time(), stream=name)
 
 
 def _verified(settings: Settings, stream: StreamSettings, uri: str) -> Verified:

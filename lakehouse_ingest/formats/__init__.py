@@ -48,6 +48,17 @@ class Format(Protocol):
         """Of fields of text those whose every value is a `date`, or a time with its zone: `timestamptz`."""
 
 
+@runtime_checkable
+class Lenient(Protocol):
+    """A format that can set values aside, as contracts ask for."""
+
+    def lenient(self, rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
+        """As `decode`, but that a value which does not fit its column leaves null in `_data`.
+
+        What its fault would have been is in `_misfit`, and in `_raw` are all fields of the record, a map of variants.
+        """
+
+
 def chosen(name: str) -> Format:
     """The one that `streams.format` names."""
     return cast("Format", plugins.load("streams.format", name, FORMATS, GROUP, Format))

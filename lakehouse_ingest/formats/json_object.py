@@ -17,8 +17,10 @@ Where no columns are declared they follow the data, in the batch that brings the
 - JSON text as well are an object with an empty key, one with a dot, or two that differ only by case, whatever lies
   below 20 levels, and an object or list with more fields than `max_columns` leaves room for;
 - a column has a readable name (see `names`), its doc string the key; fields of objects keep their keys as names;
-- a column never changes its type: a value that does not fit it is a dead letter. So is a record with a value in a
-  field that may get no column: the table has `max_columns`, those within objects counted, or its name is taken.
+- a column takes a wider type where Iceberg reads the old files as one: int becomes long, float double, a decimal gets
+  digits. Any other value that does not fit it is a dead letter, and so is a record with a value in a field that may get
+  no column: the table has `max_columns`, those within objects counted, or its name is taken. Unless the table's
+  contract says otherwise.
 """
 
 import re
@@ -29,8 +31,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.columns import ColumnPlan, Refused
-from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
+from lakehouse_ingest.columns import DEEPEST, ColumnPlan, Refused
+from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
 from lakehouse_ingest.shaping import USUAL_SHARE, faulty, is_date, is_time
 
 STAGE = "decode"
@@ -43,7 +45,6 @@ HALF = (
 )
 SPACES = " \t\r\n"  # to JSON
 LEVELS = 200  # a parser's stack goes deeper, but Spark describes what it has seen in JSON of three levels for one
-DEEPEST = 20  # levels of a column; what lies deeper keeps its JSON text
 OPTIONS = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": BROKEN,
@@ -52,17 +53,49 @@ OPTIONS = {
     "maxNestingDepth": str(LEVELS),
 }
 WRAPPED = {**OPTIONS, "maxNestingDepth": str(LEVELS + 2)}
+FOLLOWED = "something follows the JSON object"
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
 
 
 def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Refused] = ()) -> DataFrame:
     """Adds the decoded fields, or a fault; one for each record with a value in a field that is refused."""
+    parsed, one, fault = _parsed(rows, columns)
+    checks = [_no_decimal(one[column.field], column) for column in columns if _is_decimal(column)]
+    if refused:
+        checks.append(_no_column(_text(), refused))
+    return parsed.select(RECORD, F.coalesce(F.col(FAULT), fault, *checks).alias(FAULT), _data(one, columns).alias(DATA))
+
+
+def lenient(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
+    """As `decode`; where a value does not fit its column `_data` has null, and the fault is in `_misfit`."""
+    text, why = _text(), F.col("_why")
+    parsed, one, fault = _parsed(rows, columns)
+    fits_not = why["reason"].isin(str(Reason.WRONG_TYPE), str(Reason.OUT_OF_RANGE))
+    # What fits is read beside what does not, though only without what the whole text is wrapped in.
+    whole = _fields(columns, _read_as) or f"{BROKEN} string"
+    some = F.when(fits_not, F.from_json(text, whole, OPTIONS)).otherwise(one)
+    # Of what does not fit nobody has asked yet whether something follows it.
+    alone = F.size(F.from_json(_wrapped(text), "_ array<variant>", WRAPPED)["_"]) == 2  # noqa: PLR2004
+    more = F.when(fits_not & ~F.coalesce(alone, F.lit(False)), _fault(Reason.BROKEN, FOLLOWED))
+    found = parsed.withColumn("_why", fault).withColumn("_why", F.coalesce(more, why)).withColumn("_one", some)
+    one = F.col("_one")
+    lost = [_no_decimal(one[column.field], column) for column in columns if _is_decimal(column)]
+    return found.select(
+        RECORD,
+        F.coalesce(F.col(FAULT), F.when(~fits_not, why)).alias(FAULT),
+        F.coalesce(F.when(fits_not, why), *lost).alias(MISFIT),
+        _data(one, columns, leniently=True).alias(DATA),
+        F.when(why.isNull() | fits_not, F.try_variant_get(_whole(text), "$", "map<string, variant>")).alias(RAW),
+    )
+
+
+def _parsed(rows: DataFrame, columns: Sequence[ColumnPlan]) -> tuple[DataFrame, Column, Column]:
+    """With a column more; the decoded object in it, and what is wrong with it."""
     text = _text()
     fields = _fields(columns, _read_as) or f"{BROKEN} string"
-    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
-    # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
-    wrapped = F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
-    parsed = rows.withColumn("_parsed", F.from_json(wrapped, f"_ array<struct<{fields}>>, {BROKEN} string", WRAPPED))
+    parsed = rows.withColumn(
+        "_parsed", F.from_json(_wrapped(text), f"_ array<struct<{fields}>>, {BROKEN} string", WRAPPED)
+    )
     found, broken = F.col("_parsed")["_"], F.col("_parsed")[BROKEN]
     one = F.get(found, F.lit(0))  # unlike [0] it does not raise on an empty list
     fault = (
@@ -73,10 +106,13 @@ def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Ref
         .when(F.size(found) != 2, _fault(Reason.BROKEN, "several JSON values in one record"))  # noqa: PLR2004
         .when(one.isNull(), _fault(Reason.NOT_OBJECT, "null where an object is expected"))
     )
-    checks = [_no_decimal(one[column.field], column) for column in columns if _is_decimal(column)]
-    if refused:
-        checks.append(_no_column(text, refused))
-    return parsed.select(RECORD, F.coalesce(F.col(FAULT), fault, *checks).alias(FAULT), _data(one, columns).alias(DATA))
+    return parsed, one, fault
+
+
+def _wrapped(text: Column) -> Column:
+    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
+    # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
+    return F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
 
 
 def field(path: Sequence[str]) -> Column:
@@ -119,16 +155,21 @@ def _read_as(column: ColumnPlan) -> str:
     return "variant" if _is_decimal(column) else column.wire
 
 
-def _data(one: Column, columns: Sequence[ColumnPlan]) -> Column:
+def _data(one: Column, columns: Sequence[ColumnPlan], *, leniently: bool = False) -> Column:
     if not any(map(_is_decimal, columns)):
         return one
     values = [
-        (F.try_variant_get(one[column.field], "$", column.wire) if _is_decimal(column) else one[column.field]).alias(
+        (_decimal(one[column.field], column, leniently) if _is_decimal(column) else one[column.field]).alias(
             column.field
         )
         for column in columns
     ]
     return F.when(one.isNotNull(), F.struct(*values))
+
+
+def _decimal(value: Column, column: ColumnPlan, leniently: bool) -> Column:  # noqa: FBT001
+    number = F.try_variant_get(value, "$", column.wire)
+    return F.when(_no_decimal(value, column).isNull(), number) if leniently else number
 
 
 def _no_decimal(value: Column, column: ColumnPlan) -> Column:
@@ -178,7 +219,7 @@ def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Colu
             ~kind.startswith("OBJECT"),
             _fault(Reason.NOT_OBJECT, F.concat(F.substring(kind, 1, 60), F.lit(" where an object is expected"))),
         )
-        .when(broken.isNull(), _fault(Reason.BROKEN, "something follows the JSON object"))
+        .when(broken.isNull(), _fault(Reason.BROKEN, FOLLOWED))
     )
     return fault.otherwise(_once(_misfits(read, columns[:NAMED_IN_DETAIL]), _first_of)) if columns else fault
 
@@ -325,7 +366,7 @@ def _tokens(described: str) -> Iterator[str]:
 def _kind(tokens: Iterator[str], level: int = -1) -> T.DataType:
     """What Spark says of variants, such as OBJECT<a: ARRAY<BIGINT>>. Its own parser would fail on deep ones."""
     word = next(tokens)
-    if word in ("OBJECT", "ARRAY") and level > DEEPEST:
+    if word in ("OBJECT", "ARRAY") and level >= DEEPEST:
         return _skipped(tokens)
     if word == "ARRAY":
         next(tokens)

@@ -250,6 +250,9 @@ class ColumnSettings(Model):
     required: bool = Field(default=False, description="a record without it becomes a dead letter")
 
 
+Rule = Literal["evolve", "widen", "freeze", "refuse"]
+
+
 class TableSettings(Model):
     topics: tuple[str, ...] = Field(default=(), description="only records of these topics; none: of any")
     types: tuple[str, ...] = Field(default=(), description="only records of these types; none: of any")
@@ -261,8 +264,32 @@ class TableSettings(Model):
     infer_times: bool = Field(
         default=True, description="text that is a date, or a time with its zone, in all records becomes one"
     )
+    contract: Rule | None = Field(
+        examples=["freeze"],
+        default=None,
+        description="what data may do: evolve (new fields become columns, types widen), widen (types only),"
+        " freeze (nothing), refuse (records that want more are dead letters); what widen and freeze leave over is kept"
+        " in _rescued; absent: evolve, and with declared `columns` other fields are not kept",
+    )
+    contracts: Mapping[str, Rule] = Field(
+        default={}, description="likewise for single fields and all within, by path: { place = freeze }"
+    )
+    rescue: bool = Field(
+        default=False,
+        description="under evolve, too, what has no place in the columns is kept in _rescued, instead of making its"
+        " record a dead letter",
+    )
     max_columns: int = Field(
-        default=1_000, gt=0, le=10_000, description="records with a field beyond so many columns become dead letters"
+        default=1_000,
+        gt=0,
+        le=10_000,
+        description="fields beyond so many columns get none: they are rescued, or their records are dead letters",
+    )
+    max_new: int | None = Field(
+        examples=[100], default=None, gt=0, description="likewise beyond so many new columns in one batch"
+    )
+    max_depth: int = Field(
+        default=21, gt=0, le=21, description="objects and lists within so many others keep their JSON text"
     )
     event_time: str | None = Field(
         examples=["ts_ms"],
@@ -291,6 +318,33 @@ class TableSettings(Model):
     properties: Mapping[str, str] = Field(
         default={}, description="further Iceberg table properties, set when it is made"
     )
+
+    @model_validator(mode="after")
+    def _declared_columns_do_not_follow(self) -> Self:
+        if self.columns and self.contract in ("evolve", "widen"):
+            raise ValueError(
+                f"should have no contract {self.contract} with declared `columns`, only freeze or refuse; `hints` give"
+                " types to columns that follow the data"
+            )
+        if self.columns and self.contract is None and (self.contracts or self.rescue):
+            raise ValueError(
+                "should say with `contract`, freeze or refuse, what becomes of other fields than the `columns`"
+            )
+        return self
+
+    @property
+    def rules(self) -> set[Rule]:
+        """All that are in force anywhere in the table."""
+        return {self.contract or "evolve", *self.contracts.values()}
+
+    def keeps(self, rule: Rule) -> bool:
+        """Whether what has no place in the columns is rescued."""
+        return rule in ("widen", "freeze") or (rule == "evolve" and self.rescue)
+
+    @property
+    def rescues(self) -> bool:
+        """Whether the table has a rescue column."""
+        return any(map(self.keeps, self.rules))
 
 
 class StreamSettings(Model):

@@ -1,33 +1,46 @@
 """The door to the catalog, and the only importer of `catalog`: our place on each table, taken and moved."""
 
 from catalog import (
+    Add,
     Column,
     Connection,
+    Contract,
+    Evolution,
     FileMissing,
     Foreseen,
     HeadFile,
     LiveFile,
     Partition,
     Pinned,
+    Plan,
+    Relax,
+    Rule,
     Sort,
     Stage,
     TableSpec,
     TableState,
+    Widen,
+    arrow_type,
     bare,
+    fields_of,
     same_partitions,
 )
-from lakehouse_ingest.tables.lake import Lake
+from lakehouse_ingest.tables.lake import FOLLOW, Lake
 from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
 from lakehouse_ingest.tables.rehearsed import RehearsedLake
 
 # The values that cross this door.
 __all__ = [
+    "FOLLOW",
     "REGISTERED",
     "TOPIC",
     "TYPE",
+    "Add",
     "Column",
     "Connection",
+    "Contract",
+    "Evolution",
     "FileMissing",
     "Foreseen",
     "HeadFile",
@@ -36,14 +49,20 @@ __all__ = [
     "Partition",
     "Pinned",
     "Place",
+    "Plan",
     "Registered",
     "RehearsedLake",
+    "Relax",
+    "Rule",
     "Sort",
     "Stage",
     "TableSpec",
     "TableState",
     "Target",
+    "Widen",
+    "arrow_type",
     "bare",
+    "fields_of",
     "newest_generation",
     "same_partitions",
 ]

@@ -12,6 +12,7 @@ from lakehouse_ingest.errors import (
     Superseded,
     TableChanged,
     TryAgain,
+    fitted,
 )
 
 # The settings behind what a refusal says that we had shown.
@@ -24,6 +25,7 @@ WHO_WE_ARE = {
 URI = "see `catalog.uri`"
 FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
 FILES_AWAY = "see `s3.endpoint` and `s3.session_token`"
+OR_ANOTHER = ", or name another in `catalog.namespace`"
 NO_BRANCHES = 'if this catalog allows no branches, set `catalog.publish` to "direct"'
 
 
@@ -57,6 +59,15 @@ def explained() -> Iterator[None]:
         raise SettingsRefused(with_advice(refusal, NO_BRANCHES)) from refusal
     except catalog.CatalogError as refusal:
         raise NeedsOperator(str(refusal)) from refusal
+
+
+@contextmanager
+def makeable() -> Iterator[None]:
+    """Of a namespace that the catalog will not make for us: another may be named, or a person may make it."""
+    try:
+        yield
+    except catalog.NamespaceRefused as refusal:
+        raise SettingsRefused(fitted(f"{refusal}{OR_ANOTHER}")) from refusal
 
 
 def with_advice(failure: catalog.CatalogError, advice: str) -> str:

@@ -10,16 +10,17 @@ from dataclasses import asdict
 import pyarrow as pa
 
 import catalog
-from catalog import HeadFile, LiveFile, Pinned, TableState
+from catalog import Evolution, HeadFile, LiveFile, Pinned, TableState
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables.explaining import URI, LostRace, explained, superseded, with_advice
+from lakehouse_ingest.tables.explaining import URI, LostRace, explained, makeable, superseded, with_advice
 from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_epoch
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
 
 CLAIM_TRIES = 8
+FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # what somebody has asked for, and not the data
 
 
 class Lake:
@@ -45,7 +46,7 @@ class Lake:
         self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
 
     def ensure_namespace(self, namespace: str) -> None:
-        with explained():
+        with explained(), makeable():
             catalog.ensure_namespace(self._lake, namespace)
 
     def has_namespace(self, namespace: str) -> bool:
@@ -55,7 +56,7 @@ class Lake:
     @contextmanager
     def probe(self, namespace: str) -> Iterator[tuple[str, str]]:
         """A table of one column, and its location; gone when the block ends."""
-        with explained(), catalog.probe_table(self._lake, namespace) as state:
+        with explained(), makeable(), catalog.probe_table(self._lake, namespace) as state:
             yield state.name, state.location
 
     def write_and_read(self, table: str) -> None:
@@ -70,6 +71,11 @@ class Lake:
             except catalog.TableMissing:
                 return None
 
+    def look(self, table: str) -> catalog.Inspection:
+        """What stands under the name, whatever it is."""
+        with explained():
+            return catalog.inspect(self._lake, table)
+
     def create(self, spec: catalog.TableSpec) -> TableState:
         with explained():
             return catalog.create_table(self._lake, spec)
@@ -80,9 +86,28 @@ class Lake:
         with explained():
             return catalog.rows_since(self._lake, table, column, moment, columns)
 
-    def add_columns(self, table: str, columns: Sequence[tuple[str, catalog.Column]]) -> TableState:
+    def follow(
+        self, table: str, changes: Sequence[Evolution], contract: catalog.Contract = FOLLOW
+    ) -> tuple[TableState, catalog.Plan]:
+        """The table as it is then, all changes in one commit; the plan says which the contract did not allow."""
         with explained():
-            return catalog.add_columns(self._lake, table, columns)
+            state = catalog.load(self._lake, table)
+            wanted = catalog.TableSpec(table, catalog.evolved(state.columns, changes))
+            planned = catalog.plan(state, wanted, contract)
+            return catalog.apply(self._lake, table, planned) if planned.changes else state, planned
+
+    def rows_with(self, table: str, columns: Sequence[str], holding: str) -> pa.Table:
+        with explained():
+            return catalog.rows_with(self._lake, table, columns, holding)
+
+    def change_rows(self, table: str, holding: str, change: catalog.Change, why: str) -> None:
+        """By nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+
+        def decide(state: TableState) -> Mapping[str, str]:
+            return {**ledger.as_it_was(self.seen(state).carried), f"{ledger.PREFIX}promoted": why}
+
+        with explained():
+            catalog.rewrite_rows(self._lake, table, holding, change, decide)
 
     def lay_out(self, table: str, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
         """Other partitions for what is written from now on; the table as it is then, and what was changed."""

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.columns import ColumnPlan, Refused, declared, to_iceberg
-from lakehouse_ingest.formats import Format, infer
+from lakehouse_ingest.formats import Format, Lenient, infer
 from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
+from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
 from lakehouse_ingest.shaping import faulty
 from lakehouse_ingest.sources import RECORD_COLUMNS, envelope
 
@@ -99,6 +99,22 @@ def a_value_in_a_refused_field_is_a_fault(form: Format, samples: Samples, spark:
     assert reasons == wanted, f"with {name} refused the reasons are {reasons}"
 
 
+def a_lenient_format_leaves_out_what_does_not_fit(form: Format, samples: Samples, spark: SparkSession) -> None:
+    if not isinstance(form, Lenient):
+        return
+    value, field, kind = samples.misfit
+    rows = _records(spark, [value, *samples.broken_values])
+    first, *others = _in_order(form.lenient(rows, [declared(field, kind, required=False)]))
+    found = first[MISFIT] and first[MISFIT]["reason"]
+    assert first[FAULT] is None, f"{value!r} as {field} {kind} has the fault {first[FAULT]}"
+    assert found in (Reason.WRONG_TYPE, Reason.OUT_OF_RANGE), f"{value!r} as {field} {kind} has the reason {found}"
+    assert first[DATA][field] is None, f"{value!r} as {field} {kind} decodes to {first[DATA]}"
+    assert field in first[RAW], f"of {value!r} only {first[RAW]} is there"
+    reasons = [row[FAULT] and row[FAULT]["reason"] for row in others]
+    wanted = [str(reason) for _, reason in samples.broken]
+    assert reasons == wanted, f"of broken records the reasons are {reasons}"
+
+
 def what_was_seen_is_told_by_group_and_of_nothing_is_nothing(
     form: Format, samples: Samples, spark: SparkSession
 ) -> None:
@@ -144,6 +160,7 @@ CHECKS: tuple[Check, ...] = (
     a_fault_that_is_there_stays,
     a_value_that_its_column_does_not_take_is_a_fault,
     a_value_in_a_refused_field_is_a_fault,
+    a_lenient_format_leaves_out_what_does_not_fit,
     what_was_seen_is_told_by_group_and_of_nothing_is_nothing,
     a_field_is_told_as_text,
     nothing_raises_whatever_the_bytes_are,

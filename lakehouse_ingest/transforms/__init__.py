@@ -3,7 +3,8 @@
 It is given a frame with a row a record: `_record` (what the source gave: key, value, headers, topic, partition, offset,
 timestamp), `_data` (a struct of the table's fields, null where the record could not be decoded) and `_fault`. It
 returns a frame of the same shape: with other values in `_data`, or with a fault where a record is to be set aside
-(see `set_aside`). A field that it computes is one of the declared columns. It may neither drop nor add rows: the
+(see `set_aside`). Where the table's contract asks for it there is `_rescued` as well, which it leaves as it is. A
+field that it computes is one of the declared columns. It may neither drop nor add rows: the
 books would not balance. They are counted, by partition, before anything of a batch is seen; a function that drops one
 record and doubles another of the same partition is not found out here.
 """
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest.accounting import LANDED, Tally
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
-from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
+from lakehouse_ingest.records import DATA, FAULT, RECORD, RESCUED, Reason
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.shaping import faulty
 
@@ -37,7 +38,7 @@ def set_aside(rows: DataFrame, condition: Column, detail: str) -> DataFrame:
 
 def applied(transform: Transform, rows: DataFrame) -> DataFrame:
     try:
-        return transform(rows).select(*KEPT)
+        return transform(rows).select(*KEPT, *({RESCUED} & {*rows.columns}))
     except Exception as failure:
         raise SettingsRefused(
             f"`streams.transform` {_name(transform)} can't be applied: {type(failure).__name__}: {_first_line(failure)}"

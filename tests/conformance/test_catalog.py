@@ -64,6 +64,13 @@ def name(lake: Lake, unmade: str) -> str:
 
 
 @pytest.fixture
+def others(kind: Kind) -> Iterator[Lake]:
+    """Somebody else's client."""
+    with kind.opened() as lake:
+        yield lake
+
+
+@pytest.fixture
 def filled(kind: Kind, lake: Lake, name: str) -> str:
     """A table with one published row and the branch `ours` at main's head."""
     begin(kind, lake, name)
@@ -340,10 +347,8 @@ def expire(lake: Lake, name: str) -> None:
 
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
 def test_where_history_was_cut_a_note_tells_what_was_published(
-    lake: Lake, rest_uri: str, filled: str, *, heard: bool
+    lake: Lake, others: Lake, filled: str, *, heard: bool
 ) -> None:
-    others = connect(Connection(rest_uri))
-
     def cut_meanwhile(send: Send) -> requests.Response:
         if heard:
             assert send().ok
@@ -362,8 +367,11 @@ def test_where_history_was_cut_a_note_tells_what_was_published(
     assert not any(key.startswith("published.") for key in load(lake, filled).properties)
 
 
-def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(lake: Lake, filled: str) -> None:
+def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(
+    kind: Kind, lake: Lake, filled: str
+) -> None:
     """Main does not show any more that it held it."""
+    kind.needs(Can.CUTS)
     table = lake.pyiceberg.load_table(filled)
     table.manage_snapshots().create_tag(head(lake, filled) or 0, "kept").commit()
     staged = stage(lake, filled, 2)
@@ -374,9 +382,8 @@ def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(la
     assert ids_in(lake, filled) == [1, 2]
 
 
-def test_neighbours_that_never_rest_keep_nobody_out(lake: Lake, rest_uri: str, filled: str) -> None:
+def test_neighbours_that_never_rest_keep_nobody_out(lake: Lake, others: Lake, filled: str) -> None:
     """Between our look at the table and our commit somebody else's comes, again and again, but not for ever."""
-    others = connect(Connection(rest_uri))
     row = lake.pyiceberg.load_table(filled).scan(limit=1).to_arrow()
     first = 5  # so often are they
     refused: list[int] = []
@@ -794,12 +801,11 @@ def test_a_commit_upon_main_that_arrives_late_doubles_nothing(lake: Lake, plain:
 
 
 def test_where_the_history_that_could_tell_is_gone_the_outcome_stays_unknown(
-    lake: Lake, plain: str, rest_uri: str
+    lake: Lake, plain: str, others: Lake
 ) -> None:
     """An attempt went unanswered, and then somebody moved main and expired what was before."""
 
     def lost_and_expired(_: Send) -> requests.Response:
-        others = connect(Connection(rest_uri))
         foreign_commit(others, plain, 100)
         older = [each for each in load(others, plain).snapshots if each != head(others, plain)]
         others.pyiceberg.load_table(plain).maintenance.expire_snapshots().by_ids(older).commit()

@@ -14,7 +14,7 @@ import pytest
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.records import Offsets, Token
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, Registered, TableSpec
+from lakehouse_ingest.tables import Add, Column, Connection, Lake, Place, Registered, TableSpec
 from tests.services.faulty import AFTER, BEFORE, RESET, Faulty, When
 from tests.services.flow import Flow
 from tests.services.ingesting import Bench
@@ -158,7 +158,7 @@ class Alone:
         assert place.epoch == epoch > 1
 
     def add_a_column(self) -> None:
-        self.lake.add_columns(self.table, [("", Column("more", "string"))])
+        self.lake.follow(self.table, [Add("", Column("more", "string"))])
         assert self.bench.table(self.table).schema().column_names == ["n", "more"]
 
     def register(self) -> None:

@@ -655,6 +655,13 @@ SPELLINGS = {
         "array<struct<`odd: <name`: decimal(9, 2)>>",
         None,
     ),
+    # To Spark's parser a letter beyond ASCII is no letter, and 1d a number.
+    "struct<Öl: long, 1d: list<int>, n: int>": (
+        "struct<Öl: long, 1d: list<int>, n: int>",
+        "struct<`Öl`: bigint, `1d`: array<int>, n: int>",
+        "struct<`Öl`: bigint, `1d`: array<int>, n: int>",
+        None,
+    ),
     "list<map<string, long>>": (
         "list<map<string, long>>",
         "array<map<string, bigint>>",

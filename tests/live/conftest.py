@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse_ingest import looking, stream
+
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
@@ -16,3 +18,9 @@ def topic(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
+
+
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LOOK_S", 0.2)
+    monkeypatch.setattr(stream, "BEAT_S", 0.1)

@@ -15,7 +15,9 @@ from tests.services.pipelines import JAVA_OPTIONS, settings_text
 
 pytestmark = pytest.mark.live
 
-EVERYTHING = ["settings", "java", "packages", "jars", "topics", "catalog", "table", "pyiceberg", "publish", "spark"]
+EVERYTHING = [
+    *("settings", "java", "packages", "jars", "topics", "catalog", "table", "pyiceberg", "publish", "tables", "spark")
+]
 
 
 def checked(settings: Path, environment: dict[str, str]) -> tuple[int, dict[str, str], str]:

@@ -101,6 +101,12 @@ stuck = {STUCK_S}
         rows = len(reader.table("events").scan().to_arrow())
         assert found["lakehouse_records"].value("_total", lakehouse_outcome="landed") == rows == 20
         assert found["lakehouse_records"].value("_total", lakehouse_reason="broken_json") == 1
+        told = _ask(f"{url}/status.json")[1]
+        sample = told["streams"][topic]["samples"]["broken_json"]
+        assert (sample["value"], sample["detail"]) == ("{", "the value is not JSON")
+        snapshots = {table["name"]: table["snapshot"] for table in told["tables"]}
+        assert snapshots[f"{namespace}.events"] == str(reader.table("events").metadata.current_snapshot_id)
+        assert told["about"]["source"] == f"kafka at {broker}"
         config = tmp_path / "pipeline-1.toml"
         config.write_text(config.read_text().replace("[log]", '[log]\nlevel = "debug"'))
         running.send(SIGHUP)

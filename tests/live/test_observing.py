@@ -1,41 +1,151 @@
 """A real batch as telemetry sees it."""
 
+import gc
 import json
-from functools import partial
+import threading
+from itertools import zip_longest
 
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest import looking, stream
-from lakehouse_ingest.sources import of_stream
-from telemetry import INSTRUMENTS
-from telemetry.instruments import DROPPED
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.sources.kafka import Kafka
+from telemetry import TelemetrySettings, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events
-from tests.services.faulty import AFTER, Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
+from tests.services.otlp import OtlpReceiver
 from tests.services.pipelines import until
+from tests.services.readers import duckdb_at
 
 pytestmark = pytest.mark.live
 
 
-def test_a_batch_is_a_span_with_its_stages(bench: Bench, topic: str) -> None:
-    """A span a batch; below it plan, write, publish and record; the trace id stands in the commit and in the record."""
+TABLES = ("order", "payment", "refund")
+TREE = {
+    "start": {("source.connect", ""), ("sink.connect", ""), ("source.read", "")},
+    "stop": {("source.close", ""), ("sink.flush", ""), ("sink.close", ""), ("acknowledge", "")},
+    "batch": {("route", ""), ("plan", ""), ("dead_letters", ""), ("record", ""), ("acknowledge", "")}
+    | {(name, table) for name in ("commit", "verify") for table in (*TABLES, "dead_letters")}
+    | {("write", table) for table in TABLES},
+    "plan": {("read", "")} | {(name, table) for name in ("decode", "shape") for table in TABLES},
+    "dead_letters": {("write", "dead_letters")},
+}
+CALLS = {"source.read", "read", "write", "commit", "acknowledge"}  # somebody else is asked
+
+
+def _sent_in(number: int, flags: str = "01") -> bytes:
+    return f"00-{number:032x}-{number:016x}-{flags}".encode()
+
+
+def test_a_batch_of_three_tables_and_a_dead_letter_is_a_tree_of_spans(bench: Bench, topic: str) -> None:
+    """As a collector gets it: a trace for the start, one for the batch and one for the stop, linked; the batch to the
+    spans in which its records were sent as well; its id in the tables."""
+    create_topic(bench.broker, topic, 1)
+    ours = [("traceparent", _sent_in(1)), ("other", b"x")]
+    headers = [ours, [("traceparent", _sent_in(2))], [("traceparent", _sent_in(3, "00"))], [("traceparent", b"00-")]]
+    kinds = ["order", "payment", "refund", "order", "payment"]
+    values = [*(f'{{"type": "{kind}", "n": {n}}}'.encode() for n, kind in enumerate(kinds)), b"{"]
+    produce(bench.broker, topic, [(None, value, more) for value, more in zip_longest(values, headers)])
+    settings = bench.settings(topic, stream={"type_from": "field:type"}, table={"table": "{type}"})
+    with OtlpReceiver() as receiver:
+        sink = start(TelemetrySettings(traces=True, metrics=True, endpoint=receiver.endpoint_grpc))
+        bench.ingest(settings, telemetry=sink)
+        assert sink.shutdown(30)
+        spans = receiver.spans()
+        assert receiver.metrics("lakehouse.batches")
+    by_id = {span.span_id: span for span in spans}
+    roots = {span.name: span for span in spans if not span.parent_id}
+    assert roots.keys() == {"start", "batch", "stop"}
+    tree: dict[str, set[tuple[str, str]]] = {}
+    for span in spans:
+        if span.parent_id:
+            parent = by_id[span.parent_id]
+            assert parent.trace_id == span.trace_id
+            tree.setdefault(parent.name, set()).add((span.name, span.attributes.get("db.collection.name", "")))
+    assert tree == TREE
+    assert len(spans) == 3 + sum(map(len, TREE.values())), "each of them once"
+    assert {span.status for span in spans} == {"unset"}
+    assert {span.name: span.kind for span in spans} == {
+        span.name: "client" if span.name in CALLS else "consumer" if span.name == "batch" else "internal"
+        for span in spans
+    }
+    batch, begun = roots["batch"], (roots["start"].trace_id, roots["start"].span_id)
+    assert roots["stop"].links == (begun,)
+    assert {*batch.links} == {begun, *((f"{n:032x}", f"{n:016x}") for n in (1, 2))}
+    said = {
+        "messaging.system": "kafka",
+        "messaging.destination.name": topic,
+        "messaging.consumer.group.name": topic,
+        "messaging.operation.type": "process",
+        "messaging.batch.message_count": 6,
+        "lakehouse.received": 6,
+        "lakehouse.landed": 5,
+        "lakehouse.dead": 1,
+        "lakehouse.shape": "in memory",
+        "lakehouse.pipeline": topic,
+    }
+    assert said.items() <= batch.attributes.items()
+    (write,) = (
+        span for span in spans if (span.name, span.attributes.get("db.collection.name")) == ("write", "payment")
+    )
+    namespace = f"ns_{topic}"
+    said = {
+        "db.system.name": "iceberg",
+        "db.namespace": namespace,
+        "db.operation.name": "append",
+        "lakehouse.rows": 2,
+        "lakehouse.files": 1,
+        "lakehouse.snapshot": bench.table(f"{namespace}.payment").metadata.current_snapshot_id,
+        "lakehouse.runs": ["decode", "shape", "write"],
+    }
+    assert said.items() <= write.attributes.items()
+    for table in (*TABLES, "dead_letters"):
+        assert bench.published(f"{namespace}.{table}")[0].summary["lakehouse.trace"] == batch.trace_id
+    with duckdb_at(bench.uri) as duck:
+        found = duck.sql(
+            f"SELECT DISTINCT b.trace_id FROM lake.{namespace}.order r, lake.{namespace}.lakehouse_batches b,"
+            " UNNEST(b.partitions) AS u(p) WHERE r.n = 3 AND p.topic = r._source.topic AND"
+            ' p."partition" = r._source."partition" AND r._source."offset" BETWEEN p.start AND p."end" - 1'
+        )
+        assert found.fetchall() == [(batch.trace_id,)]
+
+
+def test_a_batch_that_fails_says_so_in_its_spans_and_no_secret(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(3), 1))
+
+    def broken(_: DataFrame) -> DataFrame:
+        raise SettingsRefused("nobody knows password=planted-4711")
+
+    with recorded() as seen, pytest.raises(SettingsRefused):
+        bench.ingest(bench.settings(topic), telemetry=seen.telemetry, transforms=[broken])
+    statuses = {span.name: span.status for span in seen.spans}
+    assert {name for name, status in statuses.items() if status == "error"} == {"transform", "plan", "batch", "stop"}
+    assert statuses["start"] == "unset"
+    batch = seen.span("batch")
+    assert batch.attributes["error.type"] == "SettingsRefused"
+    ((_, details),) = batch.events
+    assert details["exception.message"].endswith("nobody knows password=***")
+    assert "planted" not in str(seen.spans)
+
+
+def test_a_start_that_fails_is_a_trace_of_its_own(bench: Bench, topic: str) -> None:
+    with recorded() as seen, pytest.raises(TryAgain):
+        bench.ingest(bench.settings(topic, retry={"first": 0.1, "limit": 0}), telemetry=seen.telemetry)
+    assert {span.name: (span.parent, span.status) for span in seen.spans} == {
+        "source.connect": ("start", "error"),
+        "start": (None, "error"),
+    }
+
+
+def test_a_batch_is_measured_stage_by_stage(bench: Bench, topic: str) -> None:
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, [*events(range(20), 1), (None, b"{")])
     with recorded() as seen:
         bench.ingest(bench.settings(topic), telemetry=seen.telemetry)
-    batch = seen.span("batch")
-    assert batch.attributes["lakehouse.received"] == 21
-    assert batch.attributes["lakehouse.landed"] == 20
-    assert batch.attributes["lakehouse.dead"] == 1
-    assert batch.attributes["lakehouse.shape"] == "in memory"
-    below = [span.name for span in seen.spans if span.parent == batch.name]
-    assert sorted(below) == ["plan", "publish", "publish", "record", "write", "write"]
     name = f"ns_{topic}.{topic}"
-    assert bench.published(name)[0].summary["lakehouse.trace"] == batch.trace_id
-    assert batch.trace_id in {row["trace_id"] for row in bench.rows(f"ns_{topic}.lakehouse_batches")}
     at = {"pipeline": topic, "stream": topic}
     assert seen.total("lakehouse.records", outcome="landed", table=name, **at) == 20
     assert seen.total("lakehouse.records", outcome="dead", reason="broken_json", **at) == 1
@@ -51,74 +161,14 @@ def test_declared_columns_and_one_table_are_one_pass(bench: Bench, topic: str) -
     declared = {"columns": [{"name": "n", "type": "long"}], "event_time_unit": "ms"}
     bench.ingest(bench.settings(topic, table=declared))  # the first batch makes the table
     produce(bench.broker, topic, events(range(20, 40), 1))
+    produce(bench.broker, topic, [(None, b'{"n": 40}', [("traceparent", _sent_in(n))]) for n in range(1, 41)])
     with recorded() as seen:
         bench.ingest(bench.settings(topic, table=declared), telemetry=seen.telemetry)
-    assert seen.span("batch").attributes["lakehouse.shape"] == "one pass"
+    batch = seen.span("batch")
+    assert batch.attributes["lakehouse.shape"] == "one pass"
     assert "plan" not in {span.name for span in seen.spans}
-
-
-@pytest.fixture
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LOOK_S", 0.2)
-    monkeypatch.setattr(stream, "BEAT_S", 0.1)
-
-
-@pytest.mark.usefixtures("_looks_often")
-def test_a_run_emits_every_metric_of_the_catalogue_and_no_other(bench: Bench, topic: str) -> None:
-    """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
-    create_topic(bench.broker, topic, 2)
-    name, calls, outages = f"ns_{topic}.{topic}", [], []
-    proxy = Faulty(bench.uri)
-
-    def meddle(rows: DataFrame) -> DataFrame:
-        calls.append(1)
-        if len(calls) == 2:  # until a start has ended by it
-            outages.append(proxy.fail(503, method="GET", path=rf"/tables/{topic}$", times=10_000))
-        if len(calls) == 3:  # between our look at the table and our commit
-            table = bench.table(name)
-            table.append(table.scan(limit=1).to_arrow().slice(0, 1))
-        return rows
-
-    def has_landed(count: int) -> bool:
-        if seen.total("lakehouse.restarts"):
-            outages[0].times = 0
-        return seen.total("lakehouse.offset") == count
-
-    with proxy, recorded() as seen:
-        at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
-        settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "batch_every": 0})
-        proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')
-        pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False, transforms=[meddle])
-        with running(pipeline):
-            values = [
-                *(value for _, value, *_ in events(range(10), 1)),
-                b"{",
-                b'{"n": 11, "ts_ms": 1780000000000, "new": "column"}',
-            ]
-            for number, value in enumerate(values):
-                produce(bench.broker, topic, [(None, value, None, None, number % 2)])
-                if number in (3, 6, 9):
-                    assert until(partial(has_landed, number + 1), 120)
-            assert until(partial(has_landed, len(values)), 120)
-            assert sum(of_stream(settings.source, settings.streams[0]).ends().values()) == len(values)
-            assert until(lambda: bool(seen.points("lakehouse.spark.phase.duration")), 30)
-        emitted = {it.name for it in INSTRUMENTS.values() if seen.points(it.name)}
-        assert emitted == set(INSTRUMENTS) - {DROPPED}, "what can be lost is counted by tests/live/test_telemetry_otlp"
-        rows = len(bench.rows(name)) - 1  # without the neighbour's
-        assert seen.total("lakehouse.records", outcome="landed", table=name) == rows == 11
-        assert seen.total("lakehouse.records", outcome="dead", reason="broken_json") == 1
-        assert seen.total("lakehouse.received") == sum(map(len, values))
-        assert seen.total("lakehouse.lag") == 0
-        assert seen.total("lakehouse.lag.time") == 0
-        files = bench.table(name).inspect.files()
-        assert seen.total("lakehouse.table.files", table=name) == len(files)
-        assert seen.total("lakehouse.table.size", table=name) == sum(files["file_size_in_bytes"].to_pylist())
-        assert seen.total("lakehouse.table.rows", table=name) == rows + 1
-        assert seen.total("lakehouse.errors") == seen.total("lakehouse.restarts") >= 1
-        assert seen.total("lakehouse.batches", outcome="failed") == 1
-        assert seen.total("lakehouse.commit.reconciled", table=name) == 1
-        assert seen.total("lakehouse.batches", outcome="landed") == pipeline.landed
-        assert seen.total("lakehouse.running") == 0
+    assert seen.span("write").attributes["lakehouse.runs"] == ("read", "decode", "shape", "write")
+    assert batch.links == (seen.span("start").span_id, *(f"{n:016x}" for n in range(1, 33))), "40 have been sent"
 
 
 @pytest.mark.usefixtures("_looks_often")
@@ -140,3 +190,27 @@ def test_lag_is_the_brokers_end_less_what_the_ledger_has(bench: Bench, topic: st
             assert (shown["state"], shown["batches"]) == ("running", 1), json.dumps(shown)
             assert pipeline.watch.board.ready(30).good, "while the next batch is not due it looks at the broker"
         assert pipeline.watch.board.shown()[topic]["state"] == "ended"
+
+
+def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench, topic: str) -> None:
+    """However often a stream begins again."""
+    create_topic(bench.broker, topic, 1)
+    settings, known, clients = bench.settings(topic), set[threading.Thread](), 0
+    for number in range(4):
+        produce(bench.broker, topic, events(range(number, number + 1), 1))
+        bench.ingest(settings)
+        if not known:  # the first one starts what stays
+            known, clients = {*threading.enumerate()}, kafka_clients()
+    gc.collect()
+
+    def left() -> list[threading.Thread]:  # pyiceberg's own pool grows up to its limit
+        new = (each for each in threading.enumerate() if each not in known)
+        return [each for each in new if not each.name.startswith("ThreadPoolExecutor")]
+
+    assert until(lambda: not left(), 30), left()
+    assert kafka_clients() <= clients
+
+
+def kafka_clients() -> int:
+    gc.collect()
+    return sum(isinstance(each, Kafka) for each in gc.get_objects())

@@ -7,12 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from telemetry import TelemetrySettings, start
 from tests.services.otlp import OtlpReceiver
+from tests.services.secured_kafka import Authority
 
 pytestmark = pytest.mark.live
 
@@ -112,18 +114,109 @@ def test_everything_is_pushed_without_being_asked(receiver: OtlpReceiver, export
     assert telemetry.shutdown(10)
 
 
+@pytest.mark.parametrize("exporter", PROTOCOLS)
 def test_the_settings_of_the_standard_environment_are_used_where_ours_are_silent(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, exporter: str
+) -> None:
+    for name, value in {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": _endpoint(receiver, exporter),
+        "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-scope-orgid=tenant%201,authorization=Bearer%20planted-0815",
+        "OTEL_SERVICE_NAME": "named-outside",
+        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=plant,service.version=7",
+        "OTEL_METRIC_EXPORT_INTERVAL": "100",
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+    }.items():
+        monkeypatch.setenv(name, value)
+    telemetry = start(TelemetrySettings(traces=True, metrics=True, exporter=exporter))
+    with telemetry.span("batch", said="a planted-0815 in it"):
+        telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+    receiver.wait(lambda: receiver.spans("batch") and receiver.metrics("lakehouse.batches"))
+    assert telemetry.shutdown(10)
+    (span,) = receiver.spans("batch")
+    assert span.resource["service.name"] == "named-outside"
+    assert span.resource["deployment.environment.name"] == "plant"
+    assert span.resource["service.version"] == "7"
+    assert span.attributes["lakehouse.said"] == "a *** in it"
+    (metric,) = receiver.metrics("lakehouse.batches")
+    assert metric.resource["service.name"] == "named-outside"
+    for headers in receiver.headers():
+        assert headers["x-scope-orgid"] == "tenant 1"
+        assert headers.get("content-encoding", "gzip") == "gzip"
+
+
+@pytest.mark.parametrize("exporter", PROTOCOLS)
+@pytest.mark.parametrize("compression", ["gzip", "deflate"])
+def test_a_collector_behind_locks_is_reached_by_the_standard_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exporter: str, compression: str
+) -> None:
+    """An authority of one's own, and a certificate of ours that it asks for; without that one nothing arrives."""
+    authority = Authority(tmp_path)
+    authority.sign("receiver", "IP:127.0.0.1")
+    authority.sign("ingest")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", authority.path("ca.crt"))
+    with OtlpReceiver(tmp_path) as receiver, capture_logs() as lines:
+        stranger = start(_settings(exporter, _endpoint(receiver, exporter)))
+        with stranger.span("batch"):
+            pass
+        assert not stranger.shutdown(2)
+        assert [line["event"] for line in lines] == ["telemetry_not_delivered"]
+        assert receiver.spans() == []
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CLIENT_KEY", authority.path("ingest.key"))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", authority.path("ingest.crt"))
+        telemetry = start(_settings(exporter, _endpoint(receiver, exporter)))
+        with telemetry.span("batch"):
+            telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+        assert telemetry.shutdown(10)
+        assert receiver.spans("batch")
+        assert receiver.metrics("lakehouse.batches")
+
+
+def test_a_compression_that_nobody_knows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zip")
+    assert start(TelemetrySettings(traces=True)).shutdown(5)
+    with pytest.raises(ValueError, match=r"OTEL_EXPORTER_OTLP_METRICS_COMPRESSION 'zip': known are none, gzip"):
+        start(TelemetrySettings(metrics=True))
+
+
+def test_the_queue_is_as_long_as_the_standard_variable_says(
     receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint_http)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "named-outside")
-    telemetry = start(TelemetrySettings(traces=True, exporter="otlp_http"))
-    with telemetry.span("batch"):
-        pass
-    assert telemetry.shutdown(10)
-    assert receiver.spans("batch")[0].resource["service.name"] == "named-outside"
-    assert receiver.headers()[0]["content-encoding"] == "gzip"
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "none of this")
+    receiver.hang()
+    telemetry = start(_settings("otlp_http", receiver.endpoint_http))
+    for _ in range(15):
+        with telemetry.span("batch"):
+            pass
+    assert telemetry.dropped["traces"] == 5
+    receiver.go_on()
+    telemetry.shutdown(10)
+    assert len(receiver.spans()) == 10
+
+
+def test_the_standard_switch_turns_all_of_it_off(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    telemetry = start(_settings("otlp_http", receiver.endpoint_http))
+    with telemetry.span("batch") as span:
+        span.set(rows=1)
+        telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
+        assert (span.trace_id, span.recorded, span.traceparent) == (None, False, "")
+    assert telemetry.shutdown(5)
+    assert (receiver.spans(), receiver.metrics()) == ([], [])
+
+
+def test_of_a_span_that_the_standard_sampler_leaves_out_nothing_is_looked_up(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    telemetry = start(_settings("otlp_http", receiver.endpoint_http))
+    with telemetry.span("batch") as span:
+        assert not span.recorded
+    assert telemetry.shutdown(5)
+    assert receiver.spans() == []
 
 
 @pytest.mark.parametrize("exporter", PROTOCOLS)

@@ -32,7 +32,18 @@ from lakehouse_ingest.records import Offsets, Range
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.sources.kafka import Kafka, as_json
 from lakehouse_ingest.stream import Stream
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, Registered, TableSpec, TableState
+from lakehouse_ingest.tables import (
+    FOLLOW,
+    Connection,
+    Contract,
+    Evolution,
+    Lake,
+    Place,
+    Plan,
+    Registered,
+    TableSpec,
+    TableState,
+)
 from telemetry import OFF
 from tests.flows.conftest import GIVEN, RECEIVED, Value
 from tests.services.readers import Coordinates, Reader
@@ -127,8 +138,8 @@ class MortalLake(Lake):
         if tables:
             self._effect("register", record, lambda: super(MortalLake, self).register(record, tables))
 
-    def add_columns(self, table: str, columns: Sequence[tuple[str, Column]]) -> TableState:
-        return self._effect("add columns to", table, lambda: super(MortalLake, self).add_columns(table, columns))
+    def follow(self, table: str, changes: Sequence[Evolution], contract: Contract = FOLLOW) -> tuple[TableState, Plan]:
+        return self._effect("add columns to", table, lambda: super(MortalLake, self).follow(table, changes, contract))
 
     def staged(self, place: Place, token: str) -> Any:
         return self._effect("stage", place.table, lambda: super(MortalLake, self).staged(place, token))

@@ -3,12 +3,13 @@
 import importlib.metadata
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from lakehouse_ingest import jars, java
 from lakehouse_ingest.errors import LakehouseError
-from tests.services import minio
+from tests.services import browser, collector, debian, minio, prometheus
 
 EXTENSIONS = ("iceberg", "avro", "httpfs")
 LEAD = {"broker": "kafka_2.13", "catalog": "iceberg-core", "spark": "iceberg-spark-runtime"}
@@ -31,7 +32,10 @@ def engines(environ: Mapping[str, str]) -> list[Engine]:
         _java(),
         *(_jars(kind, environ) for kind in ("broker", "catalog", "spark")),
         _duckdb(),
-        _minio(environ),
+        _built("minio", minio.binary(), minio.VERSION, minio.build, environ),
+        _built("collector", collector.binary(), collector.VERSION, collector.build, environ),
+        _packaged("prometheus", prometheus.programs, environ, there=debian.kept("prometheus").exists()),
+        _packaged("chromium", browser.programs, environ, there=shutil.which("chromedriver") is not None),
         _docker(),
     ]
 
@@ -68,16 +72,33 @@ def _duckdb() -> Engine:
     return Engine("duckdb", found=True, said=f"{version} with {said}")
 
 
-def _minio(environ: Mapping[str, str]) -> Engine:
-    if not minio.binary().exists() and shutil.which("go") is None:
-        return Engine("minio", found=False, said="not built yet, and there is no Go to build it")
-    if not minio.binary().exists() and environ.get("CI") != "true":
-        return Engine("minio", found=True, said="yet to be built by the first test that needs it (some minutes)")
+def _built(name: str, binary: Path, version: str, build: Callable[[], Path], environ: Mapping[str, str]) -> Engine:
+    """By Go."""
+    if not binary.exists() and shutil.which("go") is None:
+        return Engine(name, found=False, said="not built yet, and there is no Go to build it")
+    if not binary.exists() and environ.get("CI") != "true":
+        return Engine(name, found=True, said="yet to be built by the first test that needs it (some minutes)")
     try:
-        return Engine("minio", found=True, said=f"{minio.VERSION} ({minio.build()})")
+        return Engine(name, found=True, said=f"{version} ({build()})")
     except subprocess.SubprocessError as failure:
         said = getattr(failure, "stderr", None) or str(failure)
-        return Engine("minio", found=False, said=f"it could not be built: {said.strip().splitlines()[-1]}")
+        return Engine(name, found=False, said=f"it could not be built: {said.strip().splitlines()[-1]}")
+
+
+def _packaged(
+    name: str, programs: Callable[[], tuple[Path, Path]], environ: Mapping[str, str], *, there: bool
+) -> Engine:
+    """By Debian."""
+    if not there and not shutil.which(name):
+        if shutil.which("apt-get") is None:
+            return Engine(name, found=False, said="not installed, and there is no apt-get to get it")
+        if environ.get("CI") != "true":
+            return Engine(name, found=True, said="yet to be fetched by the first test that needs it")
+    try:
+        first, _ = programs()
+    except debian.NotToBeHad as failure:
+        return Engine(name, found=False, said=str(failure))
+    return Engine(name, found=True, said=f"{debian.version(first)} ({first})")
 
 
 def _docker() -> Engine:

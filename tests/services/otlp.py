@@ -6,11 +6,15 @@ with OtlpReceiver() as receiver:
 """
 
 import gzip
+import ssl
+import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
@@ -34,6 +38,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 )
 
 STATUS = ("unset", "ok", "error")
+KINDS = ("", "internal", "server", "client", "producer", "consumer")
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class ReceivedSpan:
     attributes: Mapping[str, Any]
     resource: Mapping[str, Any]
     events: tuple[tuple[str, Mapping[str, Any]], ...]
+    kind: str
+    links: tuple[tuple[str, str], ...]  # trace and span
 
 
 @dataclass(frozen=True)
@@ -91,15 +98,26 @@ class _Arrived:
 
 
 class OtlpReceiver:
-    def __init__(self) -> None:
+    """`keys`: a folder with ca.crt, and receiver.key and receiver.crt for itself; then it asks for certificates."""
+
+    def __init__(self, keys: Path | None = None) -> None:
         self._arrived = _Arrived()
         self._arrived.answering.set()
         self._grpc = grpc.server(ThreadPoolExecutor(max_workers=4, thread_name_prefix="otlp-receiver"))
         add_TraceServiceServicer_to_server(_Traces(self._arrived), self._grpc)  # type: ignore[no-untyped-call]
         add_MetricsServiceServicer_to_server(_Metrics(self._arrived), self._grpc)  # type: ignore[no-untyped-call]
-        self.endpoint_grpc = f"http://127.0.0.1:{self._grpc.add_insecure_port('127.0.0.1:0')}"
         self._http = _HttpServer(self._arrived)
-        self.endpoint_http = f"http://127.0.0.1:{self._http.server_address[1]}"
+        scheme, port = "http", 0
+        if keys is None:
+            port = self._grpc.add_insecure_port("127.0.0.1:0")
+        else:
+            scheme, port = "https", self._grpc.add_secure_port("127.0.0.1:0", _credentials(keys))
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(keys / "ca.crt"))
+            context.load_cert_chain(keys / "receiver.crt", keys / "receiver.key")
+            context.verify_mode = ssl.CERT_REQUIRED
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+        self.endpoint_grpc = f"{scheme}://127.0.0.1:{port}"
+        self.endpoint_http = f"{scheme}://127.0.0.1:{self._http.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._grpc.start()
@@ -148,6 +166,11 @@ class OtlpReceiver:
             time.sleep(0.02)
 
 
+def _credentials(keys: Path) -> Any:
+    pair = ((keys / "receiver.key").read_bytes(), (keys / "receiver.crt").read_bytes())
+    return grpc.ssl_server_credentials([pair], (keys / "ca.crt").read_bytes(), require_client_auth=True)
+
+
 class _Traces(TraceServiceServicer):
     def __init__(self, arrived: _Arrived) -> None:
         self._arrived = arrived
@@ -185,6 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
+        elif self.headers.get("content-encoding") == "deflate":
+            body = zlib.decompress(body)
         headers = {name.lower(): value for name, value in self.headers.items()}
         arrived = self.server.arrived
         arrived.answering.wait(60)
@@ -233,6 +258,8 @@ def _spans(request: Any) -> Iterable[ReceivedSpan]:
                     attributes=_plain(span.attributes),
                     resource=_plain(resource.resource.attributes),
                     events=tuple((event.name, _plain(event.attributes)) for event in span.events),
+                    kind=KINDS[span.kind],
+                    links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
                 )
 
 
@@ -252,3 +279,14 @@ def _points(request: Any) -> Iterable[ReceivedPoint]:
                         attributes=_plain(point.attributes),
                         resource=_plain(resource.resource.attributes),
                     )
+
+
+def main() -> None:
+    """As a process of its own: says where it listens, and ends when its standard input does."""
+    with OtlpReceiver() as receiver:
+        print(receiver.endpoint_grpc, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -169,7 +169,7 @@ def test_a_batch_and_its_stages_are_signs_of_life(watch: Watch) -> None:
     watch.tell("s", State.RUNNING)
     with watch.batch("s", 3, "one pass"):
         assert watch.board.shown()["s"]["batch_under_way"] == 3
-        with watch.stage("write", "s", table="t"):
+        with watch.stage("write", "s", "t"):
             pass
         with watch.commit("t", "s"):
             pass

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -106,6 +104,36 @@ def test_a_batch_with_dead_letters_is_no_problem_but_a_retry_is(history: History
     )
 
 
+def test_of_a_table_the_last_snapshot_and_change_are_told(history: History) -> None:
+    history.heard("info", "schema_changed", {"table": "t", "changes": ["+ a int"]})
+    history.heard("info", "schema_changed", {"table": "t", "changes": ["+ b int", "~ a int -> long"]})
+    history.table("t", 5, 4, 3, 2, snapshot=2**62 + 1)
+    (table,) = history.told()["tables"]
+    assert (table["snapshot"], table["schema_changes"]) == (str(2**62 + 1), 3), "as text: it is beyond a double"
+    assert table["last_change"] == "+ b int, ~ a int -> long"
+
+
+def test_of_each_reason_the_newest_dead_letter_is_told_without_what_it_says(history: History, clock: Clock) -> None:
+    letter = {
+        "topic": "t",
+        "partition": 1,
+        "offset": 7,
+        "detail": 'n: "secret" is not long',
+        "value": b'{"n": "ab 12"}',
+    }
+    history.dead("s", {"wrong_type": {**letter, "value": None}, "broken_json": letter})
+    clock.now += 5
+    history.dead("s", {"wrong_type": {**letter, "offset": 8}})
+    samples = history.told()["streams"]["s"]["samples"]
+    assert samples["wrong_type"] == {
+        "at": clock.now,
+        "where": "t/1@8",
+        "detail": 'n: "xxxxxx" is not long',
+        "value": '{"n": "xx 00"}',
+    }
+    assert samples["broken_json"]["where"] == "t/1@7"
+
+
 # -- the page ---------------------------------------------------------------------------------------------
 
 
@@ -156,75 +184,3 @@ def test_the_page_asks_nobody_but_us() -> None:
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", text), "text must never be markup"
     assert "prefers-color-scheme" in text
     assert 'name="viewport"' in text
-
-
-# As much of a browser as the page needs; what it has drawn is printed as markup.
-BROWSER = r"""
-const escape = s => String(s).replace(/[&<>"]/g, c => ({"&":"&amp;","<":"&lt;",">":"&gt;",'"':"&quot;"}[c]));
-class Text { constructor(s) { this.s = s; } get html() { return escape(this.s); } }
-class Element {
-  constructor(tag) { this.tag = tag; this.props = {}; this.children = []; this.hidden = false; this.className = ""; }
-  setAttribute(k, v) { if (v === undefined) throw Error("undefined " + k); this.props[k] = v; }
-  append(...all) { for (const it of all) this.children.push(it instanceof Element ? it : new Text(it)); }
-  replaceChildren(...all) { this.children = []; this.append(...all); }
-  set textContent(s) { this.children = [new Text(s)]; }
-  get textContent() { return this.children.map(c => c.s ?? "").join(""); }
-  get html() { const props = Object.entries(this.props).map(([k, v]) => ` ${k}="${escape(v)}"`).join("");
-    return `<${this.tag}${props}>${this.children.map(c => c.html).join("")}</${this.tag}>`; }
-}
-const ids = {}, document = { title: "", hidden: false,
-  createElement: t => new Element(t), createElementNS: (_, t) => new Element(t),
-  getElementById: id => ids[id] ??= new Element("main") };
-let asked = 0;
-const setTimeout = () => {};
-const told = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const fetch = async path => {
-  asked += 1; if (path !== "/status.json") throw Error(path); return { json: async () => told };
-};
-const console_log = console.log;
-process.on("exit", () => console_log(JSON.stringify({ title: document.title, asked,
-  parts: Object.fromEntries(Object.entries(ids).map(([id, it]) => [id, it.html])), hidden: ids.reasons.hidden })));
-"""
-
-
-def _drawn(told: Any) -> Any:
-    (script,) = re.findall(r"<script>(.*?)</script>", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    program = BROWSER + script.replace('"use strict";', "").replace("} catch (gone) {", "} catch (gone) { throw gone;")
-    done = subprocess.run(
-        ["node", "-e", program], input=json.dumps(told), capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
-def test_the_page_draws_what_it_is_fed_with() -> None:
-    _, body = _served(Watch("plant-7", OFF), "/status.json")
-    drawn = _drawn(json.loads(body))
-    assert (drawn["asked"], drawn["title"]) == (1, "plant-7 · lakehouse-ingest")
-    parts = drawn["parts"]
-    assert "ready" in parts["verdict"]
-    assert "running" in parts["streams"]
-    assert "7 · 1.5 s" in parts["streams"]
-    assert parts["streams"].count("<svg") == 3
-    assert "NaN" not in json.dumps(parts)
-    assert "undefined" not in json.dumps(parts)
-    assert "ns.a" in parts["tables"]
-    assert "2 KiB" in parts["tables"]
-    assert "broken_json" in parts["dead"]
-    assert "9 landed, 3 dead" in parts["timeline"]
-    assert "&lt;script&gt;" in parts["problems"]
-    assert "<script>" not in parts["problems"]
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
-def test_the_page_draws_a_pipeline_that_has_done_nothing_yet() -> None:
-    watch = Watch("plant-7", OFF)
-    watch.board.expect(["s", "another"])
-    with watch.serving(HealthSettings(port=0)) as url, urllib.request.urlopen(f"{url}/status.json") as answer:
-        drawn = _drawn(json.loads(answer.read()))
-    assert drawn["title"].startswith("! ")
-    assert "not ready" in drawn["parts"]["verdict"]
-    assert "s: starting" in drawn["parts"]["reasons"]
-    assert "nothing has landed yet" in drawn["parts"]["streams"]
-    assert "NaN" not in json.dumps(drawn["parts"])

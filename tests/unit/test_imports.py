@@ -20,6 +20,7 @@ STREET: dict[str, set[str]] = {
     "columns": {"names"},
     "formats": {"columns", "plugins", "shaping"},  # from shaping the one spelling of a fault
     "routing": {"columns", "shaping"},  # likewise
+    "rescuing": {"columns", "shaping"},
     "transforms": {"accounting", "shaping"},  # the one spelling of a fault
     "shaping": {"columns"},
     "dead_letters": {"columns", "shaping"},
@@ -53,13 +54,17 @@ GROUND: dict[str, set[str]] = {
     "shares": {"ledger", "questions", "tables"},
     "verifying": {"ledger", "sources", "tables"},
     "health": set(),
-    "history": set(),
-    "observing": {"health", "hiding", "history"},
+    "blurring": set(),
+    "history": {"blurring"},
+    "conventions": set(),
+    "observing": {"conventions", "health", "hiding", "history"},
     "looking": {"health", "hiding", "observing", "sources"},
     "names": set(),
-    "planning": {"columns", "formats", "names", "shaping", "tables", "writers"},
-    "table_keeper": {"formats", "planning", "shaping", "tables", "writers"},
-    "stream_tables": {"formats", "names", "planning", "routing", "table_keeper", "tables"},
+    "contracts": {"columns", "shaping", "tables"},
+    "widening": {"columns", "contracts", "formats", "shaping", "tables"},
+    "planning": {"columns", "contracts", "formats", "names", "shaping", "tables", "writers"},
+    "table_keeper": {"columns", "contracts", "formats", "planning", "shaping", "tables", "widening", "writers"},
+    "stream_tables": {"contracts", "formats", "names", "planning", "routing", "table_keeper", "tables"},
     "maintenance": {"ledger", "session"},
     "jars": {"java", "network"},
     "embedded": {"java", "jars", "network", "storage"},
@@ -128,7 +133,18 @@ def test_the_street_has_no_way_back() -> None:
 
 def test_no_stage_knows_the_catalog_the_telemetry_or_the_pipeline() -> None:
     """Stages are silent, and effects are last."""
-    upstream = {"pipeline", "stream", "batch", "sorting", "batch_record", "stream_tables", "table_keeper", "observing"}
+    upstream = {
+        "pipeline",
+        "stream",
+        "batch",
+        "sorting",
+        "batch_record",
+        "stream_tables",
+        "table_keeper",
+        "observing",
+        "contracts",
+        "widening",
+    }
     upstream |= {"tables", "cli", "commands"}
     for stage in STREET:
         for name, found in siblings(stage).items():

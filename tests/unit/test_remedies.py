@@ -51,6 +51,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.FilesDenied: SettingsRefused,
     catalog.TableMissing: TableChanged,
     catalog.NamespaceMissing: NeedsOperator,
+    catalog.NamespaceRefused: NeedsOperator,  # at a start of the settings: see `tables`
     catalog.Refused: NeedsOperator,
     catalog.BranchesRefused: SettingsRefused,
     catalog.MetadataMissing: NeedsOperator,

@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
-from lakehouse_ingest.session import _arguments, _options
+import pytest
+from structlog.testing import capture_logs
+
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.session import Line, _arguments, _options
 from lakehouse_ingest.settings import SparkSettings
+from telemetry import OFF
 
 
 def test_no_secret_of_the_catalog_is_an_argument_of_a_process(tmp_path: Path) -> None:
@@ -12,3 +17,22 @@ def test_no_secret_of_the_catalog_is_an_argument_of_a_process(tmp_path: Path) ->
     assert "planted" in str(options)
     assert "planted" not in str(_arguments(options))
     assert _arguments(options)["spark.jars"] == "a.jar"
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ("\x1eERROR\x1fExecutor\x1flost \x1f it ", Line("lost \x1f it", "error", "Executor")),
+        ("\x1eWARN\x1fx\x1fnear", Line("near", "warning", "x")),
+        ("\x1eINFO\x1fx\x1fso", Line("so", "info", "x")),
+        ("\x1eODD\x1fx\x1fso", Line("so", "warning", "x")),
+        ("\x1eERROR only that", Line("\x1eERROR only that")),
+        ("OpenJDK warning: x", Line("OpenJDK warning: x")),
+    ],
+)
+def test_what_java_says_becomes_a_line_of_ours(said: str, line: Line) -> None:
+    assert Line.parse(said) == line
+    with capture_logs() as lines:
+        Watch("plant-7", OFF).relay(line.level, line.logger, line.text)
+    logger = {"logger": line.logger} if line.logger else {}
+    assert lines == [{"event": "spark", "log_level": line.level, "line": line.text, **logger}]

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
 from catalog import (
     CatalogError,
@@ -28,7 +29,7 @@ from catalog import (
     load,
 )
 from catalog.connection import Lake
-from catalog.errors import redacted
+from catalog.errors import redacted, translated
 from catalog.specs import Column
 
 SECRET = "s3cr3t-value"
@@ -50,7 +51,7 @@ def serving(answer: Answer) -> Iterator[str]:
                 self.end_headers()
                 self.wfile.write(body.encode())
 
-        do_GET = do_POST = handle_any  # noqa: N815 - the names that the server looks for
+        do_GET = do_HEAD = do_POST = handle_any  # noqa: N815 - the names that the server looks for
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -245,3 +246,31 @@ def test_without_a_token_none_is_sent() -> None:
 def test_credentials_in_urls_and_headers_are_cut_out() -> None:
     text = "http://me:word@host/x said Authorization: Bearer abc.def and Basic Zm9v"
     assert redacted(text, ()) == "http://***host/x said Authorization: Bearer *** and Basic ***"
+
+
+@pytest.mark.parametrize(
+    ("raised", "committing", "expected"),
+    [
+        (IntegrityError, False, Conflict),
+        (IntegrityError, True, Conflict),
+        (OperationalError, False, Unreachable),
+        (OperationalError, True, OutcomeUnknown),
+        (ProgrammingError, True, Refused),
+    ],
+)
+def test_a_databases_words_become_ours(
+    raised: type[DBAPIError], expected: type[CatalogError], *, committing: bool
+) -> None:
+    """Those of pyiceberg's catalog over one, which lets them through; without the statement and its parameters."""
+    with (
+        pytest.raises(expected) as told,
+        translated("making it", committing=committing),
+    ):
+        raise raised("INSERT", {"secret": SECRET}, Exception("database is locked"))
+    assert str(told.value) == "making it: database is locked"
+
+
+def test_a_snapshot_that_comes_too_late_is_a_conflict() -> None:
+    """As pyiceberg's own catalogs say it, without a server."""
+    with pytest.raises(Conflict), translated("staging"):
+        raise ValueError("Cannot add snapshot with sequence number 3 older than last sequence number 3")

@@ -7,12 +7,13 @@ import pytest
 
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.records import Reason
+from lakehouse_ingest.verifying.findings import Kind
 from telemetry import INSTRUMENTS, metrics, metrics_page
 from telemetry.instruments import ATTRIBUTES
 from telemetry.naming import prometheus_name
 from tests.services.command import Command
 
-CLOSED = {"outcome", "reason", "stage", "process", "signal"}
+CLOSED = {"outcome", "reason", "stage", "process", "signal", "kind"}
 CONVENTION = re.compile(r"[a-z]+(\.[a-z]+)*")
 
 
@@ -35,6 +36,7 @@ def test_the_closed_lists_are_those_of_the_pipeline() -> None:
     records = INSTRUMENTS["lakehouse.records"].values
     assert set(records["reason"]) == {str(reason) for reason in Reason}
     assert set(records["outcome"]) == {LANDED, "dead", TRIMMED, FILTERED, DISCARDED}
+    assert INSTRUMENTS["lakehouse.verify.findings"].values["kind"] == tuple(map(str, Kind))
 
 
 def test_names_in_prometheus_are_told_apart() -> None:

@@ -33,6 +33,12 @@ CASES: list[tuple[str, str, Callable[[Events], None], tuple[str, float, dict[str
         ("lakehouse.restarts", 1, {"cause": "ConnectionError"}),
     ),
     (
+        "stream_failed",
+        "error",
+        lambda on: on.stream_failed(stream="s", error=LOST),
+        ("lakehouse.errors", 1, {"error.type": "ConnectionError"}),
+    ),
+    (
         "commit_retried",
         "warning",
         lambda on: on.commit_retried(table="t", attempt=1, error=LOST),
@@ -78,6 +84,11 @@ def test_an_event_is_a_line_and_a_metric(
         happen(_events(seen))
         assert [(line["event"], line["log_level"], line["pipeline"]) for line in lines] == [(event, level, "plant-7")]
         assert seen.total(instrument, pipeline="plant-7", **attributes) == value
+
+
+def test_no_event_is_left_out_here() -> None:
+    events = {name for name in vars(Events) if not name.startswith("_")}
+    assert events == {event for event, *_ in CASES} | {"batch_landed"}, "each leaves a line and a metric: prove it"
 
 
 def test_a_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:

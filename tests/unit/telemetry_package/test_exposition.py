@@ -1,6 +1,5 @@
 """What Prometheus pulls: by the rules of the format, with the very numbers that were recorded."""
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,9 @@ from telemetry import INSTRUMENTS, Telemetry, TelemetrySettings, start
 from telemetry.exporters.prometheus import PullReader
 from telemetry.exposition import OPENMETRICS, PLAIN
 from telemetry.naming import family, prometheus_label, unit_word
+from tests.services.debian import NotToBeHad
 from tests.services.openmetrics import Family, read
+from tests.services.prometheus import programs
 
 AT = {"pipeline": "plant-7", "stream": "sensors"}
 OPEN = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5"
@@ -134,11 +135,14 @@ def test_units_are_words_in_the_name(name: str, unit: str, gauge: bool, found: s
     assert prometheus_label("error.type") == "error_type"
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here")
 def test_prometheus_itself_finds_nothing_wrong() -> None:
+    try:
+        _, promtool = programs()
+    except NotToBeHad as missing:
+        pytest.skip(f"no promtool: {missing}")
     with pulled() as telemetry:
         _everything(telemetry)
         answer = telemetry.scrape("")
     assert answer
-    checked = subprocess.run(["promtool", "check", "metrics"], input=answer.body, capture_output=True, check=False)
+    checked = subprocess.run([str(promtool), "check", "metrics"], input=answer.body, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr.decode()

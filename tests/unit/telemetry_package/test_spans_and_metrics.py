@@ -66,6 +66,33 @@ def test_attributes_leave_under_our_prefix_unless_they_have_one() -> None:
     }
 
 
+def test_a_span_links_to_those_of_others_that_are_kept_and_to_nothing_else() -> None:
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    with recorded() as seen:
+        with seen.telemetry.span("start") as start_:
+            begun = start_.traceparent
+        with seen.telemetry.span("batch", "consumer") as batch:
+            assert batch.recorded
+            assert batch.link(f"00-{trace}-{span}-01", begun_by="producer")
+            assert batch.link(f"01-{trace}-{span}-03"), "a later version of the standard, and a flag more"
+            assert batch.link(begun)
+            for wrong in (
+                "",
+                f"00-{trace}-{span}-00",
+                f"00-{trace.upper()}-{span}-01",
+                f"00-{'0' * 32}-{span}-01",
+                f"00-{trace}-{'0' * 16}-01",
+                f"ff-{trace}-{span}-01",
+                f"00-{trace}-{span}-01-more",
+                f" 00-{trace}-{span}-01",
+            ):
+                assert not batch.link(wrong), wrong
+    assert seen.span("batch").links == (span, span, seen.span("start").span_id)
+    assert (seen.span("batch").kind, seen.span("start").kind) == ("consumer", "internal")
+    assert not NO_SPAN.link(begun)
+    assert (NO_SPAN.recorded, NO_SPAN.traceparent) == (False, "")
+
+
 def test_an_exception_marks_its_span_and_passes_on() -> None:
     broken = pytest.raises(ValueError, match="broken")
     with recorded() as seen, broken, seen.telemetry.span("batch"), seen.telemetry.span("land"):

@@ -1,0 +1,141 @@
+"""Rows changed where they are: the files that hold them are written anew, and exchanged for the old ones in one commit.
+
+Like any maintenance this may be done while others write: the commit requires that main is where it was looked at, and
+where it is not, what has been written serves again for every file that is still there as it was.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema, schema_to_pyarrow, write_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table, WriteTask
+from pyiceberg.typedef import Record
+
+from catalog.attempts import patiently
+from catalog.commits import commit, still
+from catalog.connection import Lake
+from catalog.errors import Conflict, OutcomeUnknown, Refused
+from catalog.main_only import Decide
+from catalog.specs import TableState
+from catalog.staging import TRIES
+from catalog.states import state_of
+from catalog.typenames import parse_type
+
+_MAIN = "main"
+
+Change = Callable[[pa.Table], pa.Table | None]
+"""Given all live rows of a file, the same rows in the same columns; None where nothing has to be changed."""
+
+
+def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Decide) -> TableState:
+    """Change rows in those files that hold any value in the column; a file at a time is in memory.
+
+    `decide` is asked before each attempt for the summary of the commit; what it raises is the end. The commit is sent
+    again where others have moved main, unless all that was to be changed has been.
+    """
+    what = f"changing rows of table {name}"
+    done: dict[tuple[object, ...], DataFile | None] = {}
+    ours: set[int] = set()
+    for last in patiently(TRIES):
+        table = lake.table(name)
+        state = state_of(table)
+        if any(snapshot.id in ours for snapshot in state.ancestors()):
+            return state
+        with lake.calling(what):
+            exchanged = _exchanged(table, column, change, done)
+        if not exchanged:
+            return state
+        summary = decide(state)
+        with lake.calling(what):
+            producer = table.transaction().update_snapshot(dict(summary), branch=_MAIN).overwrite()
+            for old, new in exchanged:
+                producer.delete_data_file(old)
+                producer.append_data_file(new)
+            updates, requirements = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats
+        ours.add(producer.snapshot_id)
+        try:
+            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates)
+        except (Conflict, OutcomeUnknown):
+            # The next look tells, also whether ours was heard without an answer.
+            if last:
+                raise
+    raise AssertionError
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """Give a type as rows have it in Arrow."""
+    return schema_to_pyarrow(parse_type(text))
+
+
+def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> pa.Table:
+    """Give some columns of the rows that hold a value in one of them; only files that have such are opened."""
+    table = lake.table(name)
+    with lake.calling(f"reading table {name}"):
+        schema = table.schema().select(*columns)
+        tasks = [task for task in _tasks(table) if _may_hold(task.file, table.schema().find_field(holding).field_id)]
+        found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table(tasks)
+        return found.filter(found[holding].is_valid())
+
+
+def _exchanged(
+    table: Table, column: str, change: Change, done: dict[tuple[object, ...], DataFile | None]
+) -> list[tuple[DataFile, DataFile]]:
+    found = []
+    number = table.schema().find_field(column).field_id
+    for task in _tasks(table):
+        old = task.file
+        if not _may_hold(old, number):
+            continue
+        deletes = frozenset(each.file_path for each in task.delete_files)
+        key = (old.file_path, deletes, table.metadata.current_schema_id, table.spec().spec_id)
+        if key not in done:
+            done[key] = _written(table, task, change)
+        if (new := done[key]) is not None:
+            found.append((old, new))
+    return found
+
+
+def _tasks(table: Table) -> list[FileScanTask]:
+    return [*table.scan().plan_files()] if table.current_snapshot() else []
+
+
+def _may_hold(file: DataFile, field: int) -> bool:
+    """Whether a value of the field may be in there, by what the manifest says."""
+    nulls = (file.null_value_counts or {}).get(field)
+    if nulls is not None:
+        return bool(nulls < file.record_count)
+    return not file.value_counts or field in file.value_counts
+
+
+def _written(table: Table, task: FileScanTask, change: Change) -> DataFile | None:
+    schema = table.schema()
+    if task.file.spec_id != table.spec().spec_id:
+        raise Refused(
+            f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"
+        )
+    rows = change(ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task]))
+    if rows is None:
+        return None
+    kind = pyarrow_to_schema(rows.schema, name_mapping=schema.name_mapping)
+    place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, schema)
+    write = WriteTask(uuid.uuid4(), 0, kind, rows.to_batches(), partition_key=place)  # type: ignore[arg-type]
+    (written,) = write_file(table.io, table.metadata, iter([write]))
+    written.spec_id = table.spec().spec_id
+    return written
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """Where a file was before, whatever its partition is taken of."""
+
+    partition: Record
+    table: Table
+    schema: Schema
+
+    def to_path(self) -> str:
+        return self.table.spec().partition_to_path(self.partition, self.schema)

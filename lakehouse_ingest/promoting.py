@@ -1,0 +1,191 @@
+"""What was set aside of a row, and how a column takes it: plain values."""
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse_ingest.columns import are_names
+
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+_BETWEEN = " \t\r\n,:"
+
+
+def parts_of(text: str) -> dict[str, str]:
+    """The fields of a JSON object, each value as it is written: nothing of it goes through a float."""
+    found = {}
+    at = _beyond(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        start = _beyond(text, at)
+        _, at = _DECODER.raw_decode(text, start)
+        found[key] = text[start:at]
+        at = _beyond(text, at)
+    return found
+
+
+def _beyond(text: str, at: int) -> int:
+    """Behind what stands between keys and values."""
+    while text[at : at + 1] and text[at] in _BETWEEN:
+        at += 1
+    return at
+
+
+def value_of(text: str) -> Any:
+    return _DECODER.decode(text)
+
+
+def written(parts: Mapping[str, str]) -> str | None:
+    """Back as an object; None where nothing is left."""
+    inside = ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, text in parts.items())
+    return f"{{{inside}}}" if parts else None
+
+
+def found_at(value: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def put_at(row: Any, path: Sequence[str], value: Any) -> Any:
+    """The value within what is there of the objects that lead to it."""
+    if not path:
+        return value
+    return {**(row or {}), path[0]: put_at((row or {}).get(path[0]), path[1:], value)}
+
+
+def holds(value: Any) -> bool:
+    """`null`, `[]` and `{}` hold nothing, nor does what is made of these alone."""
+    inside = value.values() if isinstance(value, dict) else value
+    return any(map(holds, inside)) if isinstance(value, dict | list) else value is not None
+
+
+def covered(value: Any, got: Any) -> bool:
+    """Whether the column holds all of it; what holds nothing may be missing."""
+    if not holds(value):
+        return True
+    match value, got:
+        case dict(), list():  # a map, as Arrow gives it
+            return covered(value, dict(got))
+        case dict(), dict():
+            return all(covered(each, got.get(key)) for key, each in value.items())
+        case list(), list():
+            return len(value) == len(got) and all(map(covered, value, got))
+    return got is not None
+
+
+def fitted(value: Any, kind: pa.DataType) -> Any:
+    """The value as the column takes it; a ValueError where it does not, or where something of it would be lost."""
+    if value is None:
+        return None
+    found = _nested(value, kind) if pa.types.is_nested(kind) else _plain(value, kind)
+    if found is None:
+        raise ValueError(f"{str(value)[:60]} is not {kind}")
+    return found
+
+
+def _nested(value: Any, kind: Any) -> Any:
+    match value:
+        case list() if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return [fitted(each, kind.value_type) for each in value]
+        case dict() if pa.types.is_map(kind):
+            return [(key, fitted(each, kind.item_type)) for key, each in value.items()]
+        case dict() if pa.types.is_struct(kind):
+            types = {kind.field(number).name: kind.field(number).type for number in range(kind.num_fields)}
+            if more := [key for key, each in value.items() if holds(each) and key not in types]:
+                raise ValueError(f"{more[0]} has no place")
+            return {name: fitted(value.get(name), inner) for name, inner in types.items()}
+    return None
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    take = next((take for is_kind, take in _TAKES if is_kind(kind)), None)
+    return take(value, kind) if take else None
+
+
+def _text(value: Any, _: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=float, ensure_ascii=False, separators=(",", ":"))
+
+
+def _boolean(value: Any, _: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _whole(value: Any, kind: Any) -> int | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1 else None
+
+
+def _fraction(value: Any, _: Any) -> float | None:
+    return float(value) if _is_number(value) and abs(value) < _LARGEST else None
+
+
+def _decimal(value: Any, kind: Any) -> Decimal | None:
+    if not _is_number(value):
+        return None
+    try:
+        found = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale))
+    except InvalidOperation:
+        return None
+    return found if found == value and len(found.as_tuple().digits) <= kind.precision else None
+
+
+def _time(value: Any, kind: Any) -> dt.datetime | None:
+    at = dt.datetime.fromisoformat(value) if isinstance(value, str) else None
+    return at.replace(tzinfo=dt.UTC) if at and kind.tz and not at.tzinfo else at
+
+
+def _date(value: Any, _: Any) -> dt.date | None:
+    return dt.date.fromisoformat(value) if isinstance(value, str) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+_LARGEST = 10**308
+_TAKES: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
+    (pa.types.is_string, _text),
+    (pa.types.is_large_string, _text),
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _whole),
+    (pa.types.is_floating, _fraction),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_timestamp, _time),
+    (pa.types.is_date, _date),
+)
+
+
+def type_of(values: Iterable[Any]) -> str:
+    """In Iceberg's words what takes all of them; where they are of several kinds, JSON text."""
+    try:
+        found = pa.array(list(values))
+    except (pa.ArrowException, OverflowError):
+        return "string"
+    return _iceberg(found.type) or "string"
+
+
+def _iceberg(kind: Any) -> str | None:
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_list(kind):
+        element = _iceberg(kind.value_type)
+        return f"list<{element}>" if element else None
+    if pa.types.is_struct(kind):
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        if not are_names([field.name for field in fields]):
+            return "string"
+        known = [(field.name, text) for field in fields if (text := _iceberg(field.type))]
+        return "struct<" + ", ".join(f'"{_quoted(name)}": {text}' for name, text in known) + ">" if known else None
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "double"
+    return {"bool": "boolean", "int64": "long"}.get(str(kind), "string")
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')

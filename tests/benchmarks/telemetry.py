@@ -1,0 +1,142 @@
+"""`make bench WHAT=telemetry`: the processor time of an event with traces and metrics on, and without them.
+
+Pipeline after pipeline reads the same records, each for the first time, in one process and on one Spark: in pairs, one
+of which sends all there is to a collector, and every other pair the other way round. What is taken is the time of
+Python, Spark, broker and catalog from the first landing on, so without the start, to the end, and with what telemetry
+sends then. The collector is a process of its own, whose time is not ours. The first pairs warm up, and do not count.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from lakehouse_ingest.catalog_access import connection_of
+from lakehouse_ingest.commands.run import Running, opened
+from lakehouse_ingest.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.settings import Settings
+from telemetry import OFF, Telemetry, TelemetrySettings, start
+from tests.benchmarks.street import CASES, PARTITIONS, cpu_seconds, events
+from tests.services.kafka import create_topic, produce
+
+PAIRS, WARMING, BATCHES, BATCH = 7, 2, 5, 100_000
+CASE = "one table, declared"  # the cheapest batch: whatever is added weighs most
+TOPIC = "price"
+TARGET = 1.05
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, int]]:
+    """The tests' own; where it listens, and its process."""
+    command = [sys.executable, "-m", "tests.services.otlp"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdin
+        try:
+            yield process.stdout.readline().strip(), process.pid
+        finally:
+            process.stdin.close()
+
+
+class _FromTheFirst(Watch):
+    """Takes the time when the first batch has landed, and counts the events of the others."""
+
+    def __init__(self, pipeline: str, sink: Telemetry, without: int) -> None:
+        super().__init__(pipeline, sink)
+        self._without = without
+        self.began: float | None = None
+        self.received = 0
+        tell = self.events.batch_landed
+
+        def landed(**told: Any) -> None:
+            tell(**told)
+            if self.began is None:
+                self.began = cpu_seconds(self._without)
+            else:
+                self.received += told["received"]
+
+        self.events.batch_landed = landed  # type: ignore[method-assign]
+
+
+def settings_of(name: str, folder: Path, broker: str, case: str) -> Settings:
+    return Settings.model_validate(
+        {
+            "name": name,
+            "catalog": {"path": folder / "warehouse", "namespace": name},
+            "source": {"brokers": broker},
+            "streams": [{"topics": [TOPIC], "every": 0, "max_records": BATCH, **CASES[case]}],
+            "spark": {"master": "local[2]", "memory": "3g"},
+            "log": {"level": "error"},
+        }
+    )
+
+
+def microseconds(running: Running, settings: Settings, sink: Telemetry, scratch: Path, without: int) -> float:
+    """An event's, of one pipeline."""
+    watch = _FromTheFirst(settings.name, sink, without)
+    scratch.mkdir()
+    connection = connection_of(settings.catalog, settings.s3, running.catalog_uri)
+    Pipeline(settings, running.spark, connection, watch, scratch, max_batches=BATCHES + 1).run()
+    sink.shutdown(30)
+    # Spark shares a batch out among partitions, and rounds.
+    if watch.received < 0.99 * BATCHES * BATCH or watch.began is None or sink.dropped:
+        raise SystemExit(f"{watch.received} events, dropped by telemetry: {dict(sink.dropped)}")
+    return (cpu_seconds(without) - watch.began) / watch.received * 1e6
+
+
+def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[str, float]]:
+    with collector() as (endpoint, process), opened(settings_of("none", folder, broker, case)) as running:
+        for number in range(-WARMING, count):
+            found: dict[str, float] = {}
+            for how in ("off", "on") if number % 2 else ("on", "off"):
+                name = f"{how}_{number + WARMING}"
+                wanted = TelemetrySettings(traces=True, metrics=True, endpoint=endpoint)
+                sink = start(wanted) if how == "on" else OFF
+                at = settings_of(name, folder, broker, case)
+                found[how] = round(microseconds(running, at, sink, folder / f"scratch-{name}", process), 3)
+            found["ratio"] = round(found["on"] / found["off"], 4)
+            print(f"{'warming up' if number < 0 else f'pair {number + 1}'}: {json.dumps(found)}", flush=True)
+            if number >= 0:
+                yield found
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
+    case = sys.argv[2] if len(sys.argv) > 2 else CASE
+    with tempfile.TemporaryDirectory() as scratch:
+        server = EmbeddedBroker(Path(scratch) / "broker", port=0)
+        broker = server.start()
+        try:
+            create_topic(broker, TOPIC, PARTITIONS)
+            produce(broker, TOPIC, events((BATCHES + 2) * BATCH))
+            found = list(pairs(count, case, Path(scratch), broker))
+        finally:
+            server.stop()
+    ratios = sorted(each["ratio"] for each in found)
+    spread = {"least": ratios[0], "most": ratios[-1]}
+    if len(ratios) > 1:
+        first, _, third = quantiles(ratios, n=4, method="inclusive")
+        spread |= {"quartiles": [round(first, 4), round(third, 4)]}  # type: ignore[dict-item]
+    print(
+        json.dumps(
+            {
+                "case": case,
+                "events_a_batch": BATCH,
+                "cpu_microseconds_an_event": found,
+                "median_ratio": round(median(ratios), 4),
+                "spread": spread,
+                "target": TARGET,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

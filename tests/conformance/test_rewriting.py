@@ -1,0 +1,107 @@
+"""Rows that are changed where they are, while others write, take rows out, and change the table."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pyarrow as pa
+import pytest
+
+from catalog import (
+    Column,
+    Lake,
+    Partition,
+    Refused,
+    TableSpec,
+    TableState,
+    add_columns,
+    append_onto,
+    create_table,
+    load,
+    rewrite_rows,
+    rows_with,
+)
+from catalog.commits import commit
+from tests.services.catalogs import Kind
+
+COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
+
+
+def made(lake: Lake, name: str, *partitions: str) -> None:
+    create_table(lake, TableSpec(name, COLUMNS, tuple(map(Partition.parse, partitions))))
+    for rows in (
+        [{"id": 1, "site": "a", "note": "x"}, {"id": 2, "site": "b"}],
+        [{"id": 3, "site": "a"}, {"id": 4, "site": "b"}],
+    ):
+        append_onto(lake, name, rows, lambda _: {"mark": "1"})
+
+
+def shouted(rows: pa.Table) -> pa.Table | None:
+    notes = [note and note.upper() for note in rows["note"].to_pylist()]
+    if notes == rows["note"].to_pylist():
+        return None
+    at = rows.schema.get_field_index("note")
+    return rows.set_column(at, rows.schema.field(at), pa.array(notes, rows.schema.field(at).type))
+
+
+def marked(state: TableState) -> Mapping[str, str]:
+    return {"mark": next(each.summary["mark"] for each in state.ancestors() if "mark" in each.summary)}
+
+
+def rows_of(lake: Lake, name: str) -> dict[int, tuple[str, str | None]]:
+    found = lake.table(name).scan().to_arrow().to_pylist()
+    return {row["id"]: (row["site"], row["note"]) for row in found}
+
+
+@pytest.mark.parametrize("partitions", [(), ("site",), ("bucket(4, id)", "truncate(1, site)")])
+def test_only_files_with_such_rows_are_written_anew(lake: Lake, unmade: str, partitions: tuple[str, ...]) -> None:
+    if any("(" in each for each in partitions):
+        pytest.importorskip("pyiceberg_core")
+    made(lake, unmade, *partitions)
+    before = {task.file.file_path: task.file.partition for task in lake.table(unmade).scan().plan_files()}
+    state = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert rows_of(lake, unmade) == {1: ("a", "X"), 2: ("b", None), 3: ("a", None), 4: ("b", None)}
+    after = {task.file.file_path: task.file.partition for task in lake.table(unmade).scan().plan_files()}
+    (old,), (new,) = before.keys() - after.keys(), after.keys() - before.keys()
+    assert before[old] == after[new], "a file stays in its partition"
+    assert marked(state) == {"mark": "1"}
+    assert rewrite_rows(lake, unmade, "note", shouted, marked).main == state.main, "nothing is left to do"
+    assert rows_with(lake, unmade, ["note"], "note").to_pylist() == [{"note": "X"}]
+
+
+def test_what_others_do_meanwhile_stays_done(
+    lake: Lake, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that come, rows that go, which makes another file of ours, and a column."""
+    made(lake, unmade)
+    turns: Iterator[Callable[[Lake], object]] = iter(
+        [
+            lambda other: append_onto(other, unmade, [{"id": 5, "site": "c", "note": "y"}], lambda _: {"mark": "2"}),
+            lambda other: other.table(unmade).delete("id == 2"),
+            lambda other: add_columns(other, unmade, [("", Column("more", "long"))]),
+        ]
+    )
+    meant = []
+
+    def slow(*words: object) -> TableState:
+        if turn := next(turns, None):
+            with kind.opened() as other:
+                turn(other)
+        meant.append(words)
+        return commit(*words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("catalog.rewriting.commit", slow)
+    rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert rows_of(lake, unmade) == {1: ("a", "X"), 3: ("a", None), 4: ("b", None), 5: ("c", "Y")}
+    assert len(meant) > 1
+    assert next(iter(load(lake, unmade).ancestors())).summary["mark"] == "2"
+
+
+def test_whoever_decides_may_say_no(lake: Lake, unmade: str) -> None:
+    made(lake, unmade)
+
+    def no(_: TableState) -> Mapping[str, str]:
+        raise Refused("not now")
+
+    before = load(lake, unmade).main
+    with pytest.raises(Refused, match="not now"):
+        rewrite_rows(lake, unmade, "note", shouted, no)
+    assert load(lake, unmade).main == before

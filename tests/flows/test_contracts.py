@@ -1,0 +1,327 @@
+"""What the columns have no place for, by contract: set aside, never lost, or the reason of a dead letter."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, Row
+
+from lakehouse_ingest.columns import TOO_MANY_NEW, ColumnPlan, Refused, to_iceberg
+from lakehouse_ingest.contracts import aside_of, has_beyond
+from lakehouse_ingest.errors import TableChanged
+from lakehouse_ingest.formats import infer, json_object
+from lakehouse_ingest.planning import Planned, new_fields, plan_from_records, plan_that_stands, spec
+from lakehouse_ingest.promoting import holds
+from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
+from lakehouse_ingest.settings import TableSettings
+from lakehouse_ingest.shaping import TablePlan, shape
+from lakehouse_ingest.sorting import _decoded
+from lakehouse_ingest.tables import Relax, TableState, Widen
+from lakehouse_ingest.widening import outgrown
+from tests.flows.conftest import FEW, Records
+
+COLUMNS = (
+    ColumnPlan("id", "id", "long"),
+    ColumnPlan("small", "small", "int", low=0, high=255, declared="uint8"),
+    ColumnPlan("at", "at", "timestamptz"),
+    ColumnPlan("price", "price", "decimal(5,2)"),
+    ColumnPlan("name_", "na me", "string"),
+    ColumnPlan("place", "place", "struct<lat: double, more: struct<a: long>>"),
+    ColumnPlan("parts", "parts", "list<struct<n: long>>"),
+    ColumnPlan("tags", "tags", "map<string, long>"),
+)
+SOUND: dict[str, Any] = {
+    "id": 1,
+    "small": 5,
+    "at": "2024-05-06T07:08:09Z",
+    "price": 1.5,
+    "na me": {"any": "thing"},
+    "place": {"lat": 1, "more": {"a": 1}},
+    "parts": [{"n": 1}, {}],
+    "tags": {"x": 1},
+}
+
+
+def settings_of(**changes: Any) -> TableSettings:
+    return TableSettings.model_validate({"contract": "freeze", **changes})
+
+
+def landed(
+    frame: DataFrame, settings: TableSettings, columns: Sequence[ColumnPlan] = COLUMNS, **plan: Any
+) -> list[Row]:
+    planned = Planned(TablePlan("t", tuple(columns), None, "iso", aside=aside_of(settings)), **plan)
+    return shape(_decoded(frame, json_object, planned), planned.plan).orderBy(f"{SOURCE}.offset").collect()
+
+
+def texts(values: Sequence[Any]) -> list[str]:
+    return [each if isinstance(each, str) else json.dumps(each) for each in values]
+
+
+def rescued(row: Row) -> Any:
+    assert row[FAULT] is None, row[FAULT]
+    return None if row[RESCUED] is None else json.loads(row[RESCUED])
+
+
+# -- set aside --------------------------------------------------------------------------------------------
+
+# What is beside the sound fields, or in place of them, and what of it is set aside.
+ASIDE: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
+    ({}, None),
+    ({"color": None, "empty": [], "nothing": {}, "less": [[], [None]], "id": {"a": [None]}}, None),
+    ({"color": "red"}, {"color": "red"}),
+    ({"color": {"deep": [1, {"x": None}]}, "n": 1.25}, {"color": {"deep": [1, {"x": None}]}, "n": 1.25}),
+    ({"id": "one"}, {"id": "one"}),
+    ({"id": {"new": 1}, "color": True}, {"id": {"new": 1}, "color": True}),
+    ({"id": 2**70}, {"id": 2**70}),
+    ({"small": 300}, {"small": 300}),
+    ({"at": "yesterday"}, {"at": "yesterday"}),
+    ({"price": 1.555}, {"price": 1.555}),
+    ({"price": 12345.5}, {"price": 12345.5}),
+    ({"price": "12"}, {"price": "12"}),
+    ({"place": 5}, {"place": 5}),
+    ({"place": {"lat": 2, "zone": "x"}}, {"place": {"lat": 2, "zone": "x"}}),
+    ({"place": {"lat": "no", "more": {"a": 3}}}, {"place": {"lat": "no", "more": {"a": 3}}}),
+    ({"place": {"more": {"a": 1, "b": [0]}}}, {"place": {"more": {"a": 1, "b": [0]}}}),
+    ({"place": {"lat": 2, "zone": None}}, None),
+    ({"parts": [{"n": 1}, {"m": 2}]}, {"parts": [{"n": 1}, {"m": 2}]}),
+    ({"parts": [{"n": 1}, 7]}, {"parts": [{"n": 1}, 7]}),
+    ({"parts": {"n": 1}}, {"parts": {"n": 1}}),
+    ({"tags": {"x": 1, "y": "z"}}, {"tags": {"x": 1, "y": "z"}}),
+    ({RESCUED: 1, "_source": 2}, {RESCUED: 1, "_source": 2}),
+]
+
+
+def test_what_has_no_place_is_set_aside_whole_and_the_rest_lands(records: Records) -> None:
+    rows = landed(records(texts([{**SOUND, **given} for given, _ in ASIDE])), settings_of())
+    for row, (given, wanted) in zip(rows, ASIDE, strict=True):
+        assert rescued(row) == wanted, given
+        assert row["name_"] == '{"any":"thing"}'
+        assert (row["id"] == 1) is ("id" not in given), given
+        assert (row["small"] == 5) is ("small" not in given)
+        assert (row["at"] is not None) is ("at" not in given)
+        assert (row["price"] is not None) is ("price" not in given)
+    by = {json.dumps(given): row for row, (given, _) in zip(rows, ASIDE, strict=True)}
+    assert by['{"place": {"lat": 2, "zone": "x"}}']["place"]["lat"] == 2, "what has a place is there"
+    assert by['{"parts": [{"n": 1}, {"m": 2}]}']["parts"][0]["n"] == 1
+
+
+def test_without_fields_beyond_the_columns_only_misfits_are_looked_for(records: Records) -> None:
+    frame = records(texts([{"id": 1}, {"id": "x"}, {"small": 300}]))
+    assert [rescued(row) for row in landed(frame, settings_of(), beyond=False)] == [None, {"id": "x"}, {"small": 300}]
+
+
+def test_what_is_broken_stays_broken(records: Records) -> None:
+    values = ["", "5", '{"id": 1', '{"id": "x"} more', "null", '{"a": "\\ud83d"}', "[]"]
+    rows = landed(records(values), settings_of())
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [
+        "empty_value",
+        "not_an_object",
+        "broken_json",
+        "broken_json",
+        "not_an_object",
+        "not_utf8",
+        "not_an_object",
+    ]
+
+
+def test_what_a_row_can_not_be_without_is_not_set_aside(records: Records) -> None:
+    columns = (ColumnPlan("id", "id", "long", required=True), ColumnPlan("at", "at", "timestamptz"))
+    planned = Planned(TablePlan("t", columns, "at", "iso", aside=aside_of(settings_of())))
+    frame = records(texts([{"id": "x", "at": "2024-05-06"}, {"id": 1, "at": {}}, {"id": 1, "at": "2024-05-06"}]))
+    rows = shape(_decoded(frame, json_object, planned), planned.plan).orderBy(f"{SOURCE}.offset").collect()
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == ["wrong_type", "wrong_type", None]
+
+
+def test_a_refused_field_makes_its_record_a_dead_letter(records: Records) -> None:
+    frame = records(texts([{"id": 1}, {"color": 1}, {"id": "x"}, {"place": {"zone": 1}}, {"small": 300}, {"e": []}]))
+    rows = landed(frame, settings_of(contract="refuse"))
+    faults = [row[FAULT] and (row[FAULT]["reason"], row[FAULT]["detail"].partition(":")[0]) for row in rows]
+    assert faults == [
+        None,
+        ("no_column", "color"),
+        ("wrong_type", "id"),
+        ("no_column", "place"),
+        ("out_of_range", "small"),
+        None,
+    ]
+    assert RESCUED not in rows[0]
+
+
+def test_the_nearest_rule_holds(records: Records) -> None:
+    values = [{"color": 1}, {"place": {"zone": 1}}, {"place": {"more": {"b": 1}}}, {"place": {"lat": "x"}}, {"x": 1}]
+    contracts = {"place": "refuse", "place.more": "freeze", "x": "refuse"}
+    rows = landed(records(texts(values)), settings_of(contracts=contracts))
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [None, "no_column", None, "wrong_type", "no_column"]
+    assert [rescued(rows[number]) for number in (0, 2)] == [values[0], values[2]]
+
+
+KEYS = st.sampled_from(["id", "small", "na me", "place", "parts", "tags", "color", "x.y", ""])
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=3).filter(str.isprintable),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["lat", "n", "a", "zone"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+# Not made smaller: a frame a second makes that a matter of minutes, and the rows are told one by one.
+@hypothesis.settings(FEW, phases=[hypothesis.Phase.reuse, hypothesis.Phase.generate])
+@hypothesis.given(st.lists(st.dictionaries(KEYS, ANY, max_size=4), min_size=30, max_size=60))
+def test_no_value_is_lost(records: Records, objects: list[dict[str, Any]]) -> None:
+    """Each that holds something is in its column as it came, or among what was set aside as it came."""
+    for row, given in zip(landed(records(texts(objects)), settings_of()), objects, strict=True):
+        aside = rescued(row) or {}
+        assert all(aside[key] == given[key] for key in aside)
+        for key, value in given.items():
+            if key in aside or not holds(value):
+                continue
+            column = {"na me": "name_"}.get(key, key)
+            assert column in row.__fields__, (key, value)
+            assert same(row[column], value), (key, value, row[column])
+
+
+def same(got: Any, value: Any) -> bool:
+    """What holds nothing may be missing."""
+    if isinstance(got, Row):
+        got = got.asDict()
+    match value:
+        case dict() if isinstance(got, dict):
+            return all(same(got.get(key), each) for key, each in value.items() if holds(each))
+        case list() if isinstance(got, list):
+            return len(got) == len(value) and all(
+                same(*pair) for pair in zip(got, value, strict=True) if holds(pair[1])
+            )
+        case _ if isinstance(got, str) and not isinstance(value, str):
+            return bool(json.loads(got) == value)
+    return bool(got == value)
+
+
+# -- what becomes a column --------------------------------------------------------------------------------
+
+
+def growing(records: Records, *values: Any, **changes: Any) -> tuple[list[str], tuple[Refused, ...]]:
+    frame, settings = records(texts(values)), settings_of(**changes)
+    plan = TablePlan("t", COLUMNS, None, "iso")
+    found = new_fields(plan, settings, json_object, infer(json_object, frame), frame)
+    return sorted(f"{path}.{column.name}".strip(".") for path, column in found.columns), found.refused
+
+
+def test_columns_follow_by_contract(records: Records) -> None:
+    value = {"color": 1, "place": {"zone": 1, "more": {"b": 1}}, "parts": [{"m": 1}]}
+    for rule in ("freeze", "widen", "refuse"):
+        assert growing(records, value, contract=rule) == ([], ())
+    assert growing(records, value, contract="evolve")[0] == ["color", "parts.element.m", "place.more.b", "place.zone"]
+    some = {"place": "freeze", "place.more": "evolve", "parts.element.m": "refuse"}
+    assert growing(records, value, contract="evolve", contracts=some)[0] == ["color", "place.more.b"]
+    assert growing(records, value, contracts={"color": "evolve"})[0] == ["color"]
+
+
+def test_a_batch_may_bring_so_many_new_columns(records: Records) -> None:
+    columns, refused = growing(records, {f"f{n}": n for n in range(9)}, contract="evolve", max_new=3)
+    assert columns == ["f0", "f1", "f2"]
+    assert {each.why for each in refused} == {TOO_MANY_NEW}
+    assert [each.name for each in refused] == [f"f{n}" for n in range(3, 9)]
+
+
+def test_what_lies_deeper_keeps_its_json_text(records: Records) -> None:
+    ((_, kind),) = infer(json_object, records(['{"a": {"b": [{"c": 1}], "d": {"e": {"f": null}}}}']))
+    assert [to_iceberg(kind, depth) for depth in (0, 1, 2, 3)] == [
+        "string",
+        "struct<b: string>",
+        "struct<b: list<string>>",
+        "struct<b: list<struct<c: long>>>",
+    ]
+
+
+def test_new_columns_are_no_deeper_than_they_may_be(records: Records) -> None:
+    frame = records(texts([{"deep": {"a": {"b": 1}}, "place": {"new": {"a": {"b": 1}}}}]))
+    settings = TableSettings.model_validate({"max_depth": 2})
+    found = new_fields(TablePlan("t", COLUMNS, None, "iso"), settings, json_object, infer(json_object, frame), frame)
+    assert {column.name: column.type for _, column in found.columns} == {
+        "deep": "struct<a: struct<b: long>>",
+        "new": "struct<a: string>",
+    }
+
+
+def test_under_evolve_what_finds_no_place_is_rescued_where_that_is_asked_for(records: Records) -> None:
+    frame = records(texts([{"id": "x"}, {"color": 1}, {"id": 1}]))
+    rows = landed(frame, settings_of(contract="evolve", rescue=True))
+    assert [rescued(row) for row in rows] == [{"id": "x"}, {"color": 1}, None]
+    assert aside_of(settings_of(contract="evolve")) is None
+
+
+def test_a_table_is_looked_into_only_where_there_may_be_more(records: Records) -> None:
+    def beyond(value: Any) -> bool:
+        return has_beyond(TablePlan("t", COLUMNS, None, "iso"), infer(json_object, records(texts([value]))))
+
+    assert not beyond({**SOUND, "color": None, "place": {"zone": []}})
+    assert all(map(beyond, ({"color": 1}, {"place": {"zone": 1}}, {"parts": [{"m": 1}]}, {"place": 5})))
+
+
+# -- what takes more --------------------------------------------------------------------------------------
+
+NARROW = (
+    ColumnPlan("n", "n", "int"),
+    ColumnPlan("f", "f", "float"),
+    ColumnPlan("d", "d", "decimal(4,2)"),
+    ColumnPlan("s", "s", "struct<int: int, parts: list<int>>"),
+    ColumnPlan("needed", "needed", "string", required=True),
+)
+FITTING: dict[str, Any] = {"n": 2**31 - 1, "f": 1.5, "d": 99.99, "s": {"int": -(2**31), "parts": [1]}, "needed": "x"}
+
+
+def wider(records: Records, *values: Any, **changes: Any) -> list[Any]:
+    frame = records(texts(values))
+    settings = TableSettings.model_validate(changes)
+    return outgrown(TablePlan("t", NARROW, None, "iso"), settings, json_object, infer(json_object, frame), frame)
+
+
+def test_a_type_is_widened_by_a_value_that_needs_it(records: Records) -> None:
+    assert wider(records, FITTING, {"n": "x", "f": "y"}) == []
+    large = {"n": 2**31, "f": 1e39, "d": 12345.5, "s": {"int": 2**40, "parts": [1, -(2**40)]}}
+    wanted = [
+        Widen("n", "int", "long"),
+        Widen("f", "float", "double"),
+        Widen("d", "decimal(4,2)", "decimal(7,2)"),
+        Widen("s.int", "int", "long"),
+        Widen("s.parts.element", "int", "long"),
+    ]
+    assert wider(records, FITTING, large) == wanted
+    assert wider(records, FITTING, large, contract="widen") == [*wanted, Relax("needed")]
+    assert wider(records, large, contract="freeze") == []
+    assert wider(records, large, contracts={"n": "freeze", "s": "refuse"}) == [wanted[1], wanted[2]]
+    assert wider(records, large, hints={"n": "int", "f": "float", "d": "decimal(4,2)", "s": "string"}) == []
+
+
+# -- the settings -----------------------------------------------------------------------------------------
+
+
+def test_declared_columns_do_not_follow() -> None:
+    columns = [{"name": "a", "type": "long"}]
+    for changes in ({"contract": "evolve"}, {"contract": "widen"}, {"rescue": True}, {"contracts": {"a": "freeze"}}):
+        with pytest.raises(ValidationError, match="freeze or refuse"):
+            TableSettings.model_validate({"columns": columns, **changes})
+    assert TableSettings.model_validate({"columns": columns, "contract": "freeze"}).rescues
+    assert not TableSettings.model_validate({"columns": columns, "contract": "refuse"}).rescues
+    assert aside_of(TableSettings.model_validate({"columns": columns})) is None
+
+
+def test_a_first_batch_makes_the_table_with_its_rescue_column(records: Records) -> None:
+    frame = records(texts([{"id": 1}]))
+    settings = settings_of()
+    planned = plan_from_records("t", settings, json_object, infer(json_object, frame), frame)
+    made = spec(planned.plan, settings)
+    assert [column.name for column in made.columns] == ["id", "event_time", RESCUED, SOURCE]
+    assert planned.plan.aside == aside_of(settings)
+    state = TableState("t", "u", "", 2, 0, made.columns, made.partitions or (), made.sort, made.properties, {}, {}, "")
+    assert plan_that_stands(state, settings) == planned.plan
+    assert not plan_that_stands(state, TableSettings()).aside
+    other = tuple(replace(each, type="long") if each.name == RESCUED else each for each in made.columns)
+    with pytest.raises(TableChanged, match=RESCUED):
+        plan_that_stands(replace(state, columns=other), settings)

@@ -1,0 +1,156 @@
+"""What a contract sets aside can be read by others, and becomes a column, beside the pipeline and after a crash."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.records import RESCUED
+from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.verifying.findings import PROVEN
+from tests.live.test_status import command, words
+from tests.live.test_verify import verdict_on
+from tests.services.command import Command
+from tests.services.ingesting import Bench, running
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import until
+from tests.services.readers import Reader
+
+pytestmark = pytest.mark.live
+
+__all__ = ["command"]  # a fixture
+
+PATIENCE_S = 60.0
+
+
+class Crash(BaseException):
+    """The end of a process, as far as a test can have one in its own."""
+
+
+def values(*objects: dict[str, Any]) -> Iterable[tuple[None, bytes]]:
+    return [(None, json.dumps(each).encode()) for each in objects]
+
+
+def test_what_is_frozen_out_is_read_by_others_and_promoted(
+    bench: Bench, topic: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, values({"n": 0, "place": {"lat": 1.5}}))
+    settings = bench.settings(topic, table={"contract": "freeze"}, ledger={"batch_every": 0})
+    table = f"ns_{topic}.{topic}"
+
+    def rows() -> dict[int, tuple[Any, ...]]:
+        found = sorted(bench.rows(table), key=lambda row: row["_source"]["offset"])
+        return {row["_source"]["offset"]: (row["n"], row["place"], row.get("color_"), row[RESCUED]) for row in found}
+
+    def promoted(field: str, *more: str) -> dict[str, Any]:
+        said = command("promote", *words(bench, topic), "--table", topic, "--field", field, "--json", *more)
+        assert said.code == 0, said.err
+        found: dict[str, Any] = json.loads(said.out)
+        return found
+
+    bench.ingest(settings)
+    produce(
+        bench.broker,
+        topic,
+        values(
+            {"n": 1, "co lor": "red"},
+            {"n": "two", "co lor": "blue"},
+            {"n": 3, "co lor": 5, "place": {"lat": 2.5, "zone": "x"}},
+            {"n": 4},
+        ),
+    )
+    with running(bench.pipeline(settings, drain=False)):
+        assert until(lambda: len(rows()) == 5, PATIENCE_S, 0.2)
+        aside: dict[int, Any] = {0: None, 1: {"co lor": "red"}, 2: {"co lor": "blue", "n": "two"}, 4: None}
+        aside[3] = {"co lor": 5, "place": {"lat": 2.5, "zone": "x"}}
+        assert {at: row[-1] and json.loads(row[-1]) for at, row in rows().items()} == aside
+        assert rows()[3][1] == {"lat": 2.5}, "what has a place is there"
+        with Reader(bench.uri, f"ns_{topic}").duckdb() as duck:
+            read = duck.sql(f"SELECT _rescued->>'co lor' FROM lake.{table} WHERE _rescued IS NOT NULL ORDER BY 1")
+            assert [each for (each,) in read.fetchall()] == ["5", "blue", "red"]
+
+        # Said, and not done; then cut off between the column and its values; then done.
+        told = promoted("co lor", "--type", "string")
+        assert (told["column"], told["new"], told["rows"], told["fitting"], told["filled"]) == ("co_lor", True, 3, 3, 0)
+        assert "co_lor" not in bench.table(table).schema().column_names
+        with monkeypatch.context() as cut:
+            cut.setattr(Lake, "change_rows", lambda *_: (_ for _ in ()).throw(Crash))
+            with pytest.raises(Crash):
+                promoted("co lor", "--type", "string", "--yes")
+        assert "co_lor" in bench.table(table).schema().column_names
+        told = promoted("co lor", "--yes")
+        assert (told["new"], told["rows"], told["filled"]) == (False, 3, 3)
+        colors = {row["_source"]["offset"]: row["co_lor"] for row in bench.rows(table)}
+        assert colors == {0: None, 1: "red", 2: "blue", 3: "5", 4: None}
+        aside = {0: None, 1: None, 2: {"n": "two"}, 3: {"place": {"lat": 2.5, "zone": "x"}}, 4: None}
+        assert {at: row[-1] and json.loads(row[-1]) for at, row in rows().items()} == aside
+        assert promoted("place.zone", "--yes")["filled"] == 1
+        assert rows()[3][1] == {"lat": 2.5, "zone": "x"}
+        assert rows()[3][-1] is None
+
+        # The pipeline was there all the time. Its next batch may not know yet; the one after that does.
+        for number in (5, 6):
+            produce(bench.broker, topic, values({"n": number, "co lor": "green"}))
+            assert until(lambda: len(rows()) == number + 1, PATIENCE_S, 0.2)  # noqa: B023 - called at once
+        (last,) = [row for row in bench.rows(table) if row["_source"]["offset"] == 6]
+        assert (last["co_lor"], last[RESCUED]) == ("green", None)
+    verdict = verdict_on(settings)
+    assert (verdict.code, verdict.offsets) == (PROVEN, 7)
+    promoted("co lor", "--yes")
+    assert {row["co_lor"] for row in bench.rows(table) if row["_source"]["offset"] > 4} == {"green"}
+    assert verdict_on(settings).code == PROVEN
+    bench.ingest(settings)
+    assert bench.places(table) == {(topic, 0, offset): 1 for offset in range(7)}
+
+
+def test_the_same_under_a_catalog_without_branches_and_declared_columns(
+    bench: Bench, topic: str, command: Command
+) -> None:
+    """In the one pass of declared columns what has none is set aside, too; and refused where the contract says so."""
+    create_topic(bench.broker, topic, 1)
+    columns = [{"name": "n", "type": "int"}]
+    settings = bench.settings(
+        topic,
+        catalog={"uri": bench.uri, "namespace": f"ns_{topic}", "publish": "direct"},
+        table={"contract": "freeze", "contracts": {"secret": "refuse"}, "columns": columns, "partition_by": []},
+        ledger={"batch_every": 0},
+    )
+    produce(bench.broker, topic, values({"n": 0, "a": 1}, {"n": 2**40}, {"n": 2, "secret": "x"}, {"n": 3}))
+    assert bench.ingest(settings)
+    table = f"ns_{topic}.{topic}"
+    assert sorted((row["n"] or -1, row[RESCUED]) for row in bench.rows(table)) == [
+        (-1, '{"n":1099511627776}'),
+        (-1, '{"a":1}'),
+        (3, None),
+    ] or sorted(row[RESCUED] or "" for row in bench.rows(table)) == ["", '{"a":1}', '{"n":1099511627776}']
+    assert [row["reason"] for row in bench.rows(f"ns_{topic}.dead_letters")] == ["no_column"]
+    said = command("promote", *words(bench, topic), "--table", topic, "--field", "a", "--yes")
+    assert said.code == 0, said.err
+    assert "+ a long in" in said.out
+    assert "1 rows were filled" in said.out
+    bench.ingest(settings)
+    assert verdict_on(settings).code == PROVEN
+
+
+def test_a_table_of_others_is_widened_by_the_data_that_needs_it(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    bench.lake.create_namespace_if_not_exists(f"ns_{topic}")
+    bench.spark.sql(f"CREATE TABLE lake.ns_{topic}.{topic} (n INT, d DECIMAL(4,2), s STRUCT<m: INT>) USING iceberg")
+    settings = bench.settings(topic, table={"partition_by": []})
+    produce(bench.broker, topic, values({"n": 1, "d": 1.5, "s": {"m": 1}}))
+    bench.ingest(settings)
+
+    def kinds() -> dict[str, str]:
+        return {each.name: str(each.field_type) for each in bench.table(f"ns_{topic}.{topic}").schema().fields}
+
+    assert (kinds()["n"], kinds()["d"]) == ("int", "decimal(4, 2)")
+    produce(bench.broker, topic, values({"n": 2**40, "d": 12345.5, "s": {"m": -(2**40), "new": True}}))
+    bench.ingest(settings)
+    assert (kinds()["n"], kinds()["d"]) == ("long", "decimal(7, 2)")
+    found = bench.rows(f"ns_{topic}.{topic}")
+    assert {row["n"] for row in found} == {1, 2**40}
+    assert {row["s"]["m"] for row in found} == {1, -(2**40)}
+    assert {row["s"]["new"] for row in found} == {None, True}
+    assert not bench.lake.table_exists(f"ns_{topic}.dead_letters") or not bench.rows(f"ns_{topic}.dead_letters")

@@ -1,0 +1,182 @@
+"""What the readers are asked about: written once, by the real pipeline, into whatever store its catalog keeps.
+
+Two starts of one pipeline. The second one finds new fields, and columns that somebody has widened in between.
+"""
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from catalog import Column, Contract, Rule, TableSpec, apply, connect, load, plan
+from lakehouse_ingest.catalog_access import connection_of
+from lakehouse_ingest.settings import S3Settings, Settings
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+NAMESPACE = TOPIC = "readers"  # each store has a topic of its own, with its name behind this one
+MADE = 1_750_000_000_000  # when the records were made, in ms
+BYTES = b"\x00\xff lake"
+DAYS = [dt.datetime(2024, 2, 28 + n, 12, tzinfo=dt.UTC) for n in range(2)] + [dt.datetime(2024, 3, 1, tzinfo=dt.UTC)]
+KEPT = DAYS[1]  # of the table `pruned`, the only day whose files are left
+
+EPOCH = dt.date(1970, 1, 1).toordinal()
+
+Row = Mapping[str, Any]
+
+PLAIN = {
+    "id": "long",
+    "flag": "boolean",
+    "small": "Int16",
+    "word": "int",
+    "ratio": "float",
+    "exact": "double",
+    "text": "string",
+    "price": "decimal(9,2)",
+    "fine": "decimal(38,18)",
+    "huge": "UInt64",
+    "day": "date",
+    "at": "timestamptz",
+    "blob": "binary",
+}
+NESTED = {
+    "id": "long",
+    "place": "struct<lat: double, inside: struct<name: string, floor: int>>",
+    "readings": "list<struct<name: string, level: double>>",
+    "grid": "list<list<long>>",
+    "counts": "map<string, long>",
+}
+NARROW = {"id": "long", "number": "int", "share": "float", "price": "decimal(9,2)"}
+WIDE = {"id": "long", "number": "long", "share": "double", "price": "decimal(18,2)"}
+
+FIRST: Mapping[str, tuple[Row, ...]] = {
+    "plain": (
+        {
+            "id": 1,
+            "flag": True,
+            "small": -32_768,
+            "word": 2**31 - 1,
+            "ratio": 0.25,
+            "exact": 0.1,
+            "text": "grün 🌊 'quoted' \"twice\"\nand a line",
+            "price": 1234567.89,
+            "fine": 0.000000000000000001,
+            "huge": 2**64 - 1,
+            "day": "2024-02-29",
+            "at": "2024-05-06T07:08:09.123456+05:30",
+            "blob": base64.b64encode(BYTES).decode(),
+        },
+        {
+            "id": -(2**63),
+            "flag": False,
+            "small": 32_767,
+            "word": -(2**31),
+            "ratio": -1.5,
+            "exact": -1.7976931348623157e308,
+            "text": "",
+            "price": -0.01,
+            "fine": -1.5,
+            "huge": 0,
+            "day": "1969-12-31",
+            "at": "1969-12-31T23:59:59.999999Z",
+            "blob": "",
+        },
+        {"id": 2**63 - 1},
+    ),
+    "far": (
+        {"id": 1, "day": "0001-01-01", "at": "0001-01-01T00:00:00Z"},
+        {"id": 2, "day": "1582-10-10", "at": "1582-10-10T00:00:00.000001Z"},
+        {"id": 3, "day": "9999-12-31", "at": "9999-12-31T23:59:59.999999Z"},
+    ),
+    "nested": (
+        {
+            "id": 1,
+            "place": {"lat": 53.5, "inside": {"name": "Hafen", "floor": 2}},
+            "readings": [{"name": "a", "level": 1.5}, {"name": "b", "level": None}],
+            "grid": [[1, 2], [], [3]],
+            "counts": {"one": 1, "two": 2},
+        },
+        {
+            "id": 2,
+            "place": {"lat": 1.0, "inside": {"name": None, "floor": 0}},
+            "readings": [],
+            "grid": [],
+            "counts": {},
+        },
+        {"id": 3, "place": None, "readings": None, "grid": None, "counts": None},
+    ),
+    # A reserved word as table and as column; what is no name; keys of an object, which stay as they are.
+    "order": (
+        {"id": 1, "select": 2, "Größe in cm": 3, "a-b": 4, "1st": 5, "it": {"first name": "x", "a-b": 6, "Öl": 7}},
+    ),
+    "later": ({"id": 1, "item": {"id": 10}, "tags": [{"key": "a"}]},),
+    "widened": ({"id": 1, "number": 2**31 - 1, "share": 0.5, "price": 1234567.89},),
+    "layouts": (
+        {"id": 1, "ts_ms": MADE, "site": "north"},
+        {"id": 2, "ts_ms": MADE + 90 * 86_400_000, "site": "nowhere"},
+        {"id": 3, "ts_ms": MADE, "site": None},
+    ),
+    "pruned": tuple({"id": n, "ts_ms": int(DAYS[n % 3].timestamp() * 1000), "site": f"s{n % 2}"} for n in range(12)),
+}
+SECOND: Mapping[str, tuple[Row, ...]] = {
+    "later": ({"id": 2, "item": {"id": 20, "size": 1.5}, "tags": [{"key": "b", "value": 2}], "note": "new"},),
+    "widened": ({"id": 2, "number": 2**40, "share": 0.1, "price": 1234567890123.45},),
+}
+# Key, value and headers of records that can't land, and why.
+BROKEN: tuple[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], str], ...] = (
+    (b"k\x00\xff", b'{"type": "plain", ', [("trace", b"\xfe"), ("none", None)], "broken_json"),
+    (None, b'{"type": "plain", "id": "one"}', [], "wrong_type"),
+    (b"", None, [], "empty_value"),
+)
+
+
+def settings(bench: Bench, topic: str, s3: S3Settings, widened: Mapping[str, str] = NARROW) -> Settings:
+    def columns(types: Mapping[str, str]) -> list[dict[str, str]]:
+        return [{"name": name, "type": kind} for name, kind in types.items()]
+
+    tables: list[dict[str, Any]] = [
+        {"table": "plain", "columns": columns(PLAIN)},
+        {"table": "far", "columns": columns({"id": "long", "day": "date", "at": "timestamptz"})},
+        {"table": "nested", "columns": columns(NESTED)},
+        {"table": "widened", "columns": columns(widened)},
+        {"table": "layouts", "partition_by": ["month(event_time)", "bucket(4, id)", "truncate(2, site)", "site"]},
+        {"table": "pruned", "partition_by": ["day(event_time)", "site"]},
+        {"table": "order"},
+        {"table": "later"},
+    ]
+    stream = {"topics": [topic], "every": 0, "type_from": "field:type"}
+    stream["tables"] = [{**each, "types": [each["table"]]} for each in tables]
+    catalog = {"uri": bench.uri, "namespace": NAMESPACE}
+    return bench.settings(topic, s3=s3, catalog=catalog, streams=[stream])
+
+
+def write(bench: Bench, topic: str, s3: S3Settings) -> None:
+    """All of it, through a topic of one partition; `s3` says where the files are that the bench's catalog keeps."""
+    first = settings(bench, topic, s3)
+    create_topic(bench.broker, topic, config={"retention.ms": "-1"})  # its records were made long ago
+    broken = ((key, value, headers, MADE) for key, value, headers, _ in BROKEN)
+    produce(bench.broker, topic, [*_records(FIRST), *broken])
+    bench.ingest(first)
+    wider = TableSpec(f"{NAMESPACE}.widened", tuple(Column(name, kind) for name, kind in WIDE.items()))
+    with closing(connect(connection_of(first.catalog, s3, bench.uri))) as lake:
+        apply(lake, wider.name, plan(load(lake, wider.name), wider, Contract(Rule.EVOLVE)))
+    produce(bench.broker, topic, _records(SECOND))
+    bench.ingest(settings(bench, topic, s3, WIDE), accept_changes=True)
+
+
+def files_of_other_days(bench: Bench) -> list[str]:
+    """Of the table `pruned`."""
+    files = [task.file for task in bench.table(f"{NAMESPACE}.pruned").scan().plan_files()]
+    return [file.file_path for file in files if file.partition[0] != KEPT.date().toordinal() - EPOCH]
+
+
+def _records(tables: Mapping[str, Iterable[Row]]) -> Iterator[tuple[None, bytes, None, int]]:
+    for table, rows in tables.items():
+        for row in rows:
+            yield None, _json({"type": table, **row}).encode(), None, MADE
+
+
+def _json(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,164 @@
+"""What a catalog may give in place of a table: one sentence that names the object and says what to do."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import catalog
+from lakehouse_ingest.commands.check import _tables
+from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
+from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.records import Reason
+from lakehouse_ingest.routing import Route
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.stream_tables import Refusal, StreamTables
+from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
+
+NAME = "iot.sensors"
+SPEC = TableSpec(NAME, (Column("id", "long"),))
+NOTHING = 404, json.dumps({"error": {"message": "none", "type": "NoSuchTableException", "code": 404}})
+FINE = {"metadata-location": "file:/m", "metadata": METADATA}
+
+Bodies = Mapping[tuple[str, str], tuple[int, str]]
+"""Answers by method and the end of the path."""
+
+
+def answering(bodies: Bodies) -> Answer:
+    def answer(request: Any) -> tuple[int, str]:
+        for (method, path), found in bodies.items():
+            if request.command == method and request.path.partition("?")[0].endswith(path):
+                return found
+        return NOTHING
+
+    return after_connecting(answer)
+
+
+@contextmanager
+def lake_with(bodies: Bodies) -> Iterator[Lake]:
+    with serving(answering(bodies)) as uri:
+        yield Lake(Connection(uri), "plant")
+
+
+def of(**changes: Any) -> tuple[int, str]:
+    return 200, json.dumps({**FINE, "metadata": {**METADATA, **changes}})
+
+
+HTML = 200, "<html>welcome</html>"
+TABLE, VIEW = ("GET", "/tables/sensors"), ("HEAD", "/views/sensors")
+GONE = refusal(
+    404, "NotFoundException: Location does not exist: file:/lake/iot/sensors/metadata/00001-ab.metadata.json"
+)
+FIELDS = [{"id": 1, "name": "v", "type": "variant", "required": False}]
+
+TABLES: dict[str, tuple[Bodies, str]] = {
+    "nonsense": ({TABLE: HTML}, "not one of an Iceberg REST catalog; see what answers there"),
+    "metadata gone": ({TABLE: GONE}, "00001-ab.metadata.json is gone: restore it, or drop the table's entry"),
+    "newer format": ({TABLE: of(**{"format-version": 9})}, "has format version 9, .*; name another table"),
+    "newer type": (
+        {TABLE: of(schemas=[{"type": "struct", "schema-id": 0, "fields": FIELDS}])},
+        "a column of type 'variant', which is not understood; name another table",
+    ),
+}
+
+
+@pytest.mark.parametrize("found", TABLES)
+def test_what_is_no_table_that_can_be_used(found: str) -> None:
+    """Whoever asks: a start, the first row, or `check`."""
+    bodies, said = TABLES[found]
+    asks: list[Callable[[Lake], object]] = [
+        lambda lake: lake.find(NAME),
+        lambda lake: lake.create(SPEC),
+        lambda lake: lake.pin(NAME),
+        lambda lake: lake.tell(NAME, {"a": "b"}),
+        lambda lake: _tables(settings(), lake),
+    ]
+    with lake_with(bodies) as lake:
+        for ask in asks:
+            with pytest.raises(NeedsOperator, match=said) as told:
+                ask(lake)
+            assert NAME in str(told.value)
+            assert len(fitted(str(told.value))) <= LONGEST
+
+
+def test_a_view_where_a_table_is_expected() -> None:
+    """Of the settings: refused before anything is read. Of a record from the outside: its own fault."""
+    taken = 409, json.dumps({"error": {"message": "there", "type": "AlreadyExistsException", "code": 409}})
+    said = f"{NAME} is a view, and a table is needed; name another one"
+    with lake_with({VIEW: (204, ""), ("POST", "/namespaces/iot/tables"): taken}) as lake:
+        assert lake.look(NAME).refusal == said
+        with pytest.raises(NeedsOperator, match=said):
+            lake.create(SPEC)
+        with pytest.raises(NeedsOperator, match=said):
+            _tables(settings(), lake)
+        with pytest.raises(SettingsRefused, match=said):
+            tables(lake, "sensors")
+        found = tables(lake, "{type}").at(Route(0, "", "sensors"))
+        assert found == Refusal(Reason.NAME_TAKEN, said)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 501])
+def test_a_catalog_that_shows_no_views_has_none(status: int) -> None:
+    with lake_with({VIEW: refusal(status)}) as lake:
+        assert lake.look(NAME).missing
+
+
+@pytest.mark.parametrize("status", [400, 403, 501])
+def test_a_namespace_that_may_not_be_made(status: int) -> None:
+    missing = 404, json.dumps({"error": {"message": "none", "type": "NoSuchNamespaceException", "code": 404}})
+    bodies = {
+        ("HEAD", "/namespaces/iot"): (404, ""),
+        ("GET", "/namespaces/iot"): missing,
+        ("POST", "/namespaces"): refusal(status, "you may not " * 30),
+    }
+    with serving(answering(bodies)) as uri:
+        plain = catalog.connect(Connection(uri))
+        with pytest.raises(catalog.NamespaceRefused, match=r"namespace iot: .*; make it in the catalog, or allow it$"):
+            catalog.ensure_namespace(plain, "iot")
+        lake = Lake(Connection(uri), "plant")
+        for ask in (lambda: lake.ensure_namespace("iot"), lambda: lake.probe("iot").__enter__()):
+            with pytest.raises(
+                SettingsRefused, match=r"iot.*; make it .*, or name another in `catalog\.namespace`$"
+            ) as told:
+                ask()
+            assert len(str(told.value)) <= LONGEST
+
+
+def test_who_is_not_known_is_not_told_of_namespaces() -> None:
+    with lake_with({("GET", "/namespaces/iot"): refusal(401)}) as lake, pytest.raises(SettingsRefused) as told:
+        lake.ensure_namespace("iot")
+    assert "`catalog.token`" in str(told.value)
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", "null", ""])
+def test_nonsense_about_a_namespace(body: str) -> None:
+    with lake_with({("GET", "/namespaces/iot"): (200, body), ("GET", "/namespaces/iot/tables"): (200, body)}) as lake:
+        with pytest.raises(NeedsOperator, match="of iot: the answer is not one of an Iceberg REST catalog"):
+            lake.known_in("iot")
+        with pytest.raises(LakehouseError, match="namespace iot: the answer is not one of an Iceberg REST catalog"):
+            lake.ensure_namespace("iot")
+
+
+def settings() -> Settings:
+    return Settings.model_validate(
+        {"name": "plant", "streams": [{"topics": ["sensors"]}], "catalog": {"namespace": "iot"}}
+    )
+
+
+def tables(lake: Lake, template: str) -> StreamTables:
+    stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": template}]}
+    return StreamTables(
+        lake,
+        Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
+        json_object,
+        "iot",
+        "iot.lakehouse_batches",
+        (),
+        1,
+        {},
+        {},
+        lambda _table, _changes: None,
+    )

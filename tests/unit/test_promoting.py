@@ -1,0 +1,124 @@
+"""What was set aside comes back as it was, or stays where it is."""
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_at, type_of, value_of, written
+from lakehouse_ingest.tables import arrow_type
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), ANY, max_size=4), st.sampled_from([None, 1]), st.booleans())
+def test_each_field_is_told_as_it_is_written(fields: dict[str, Any], indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
+    text = json.dumps(fields, indent=indent, ensure_ascii=ascii_only)
+    parts = parts_of(text)
+    assert {key: json.loads(part) for key, part in parts.items()} == fields
+    again = written(parts)
+    assert (json.loads(again) if again else {}) == fields
+
+
+def test_no_digit_of_a_neighbour_is_lost() -> None:
+    text = '{"a":0.1234567890123456789012345,"b":1}'
+    parts = parts_of(text)
+    del parts["b"]
+    assert written(parts) == '{"a":0.1234567890123456789012345}'
+
+
+FITS: list[tuple[str, Any, Any]] = [
+    ("long", 5, 5),
+    ("int", 2**31 - 1, 2**31 - 1),
+    ("int", -(2**31), -(2**31)),
+    ("double", 5, 5.0),
+    ("double", Decimal("1.5"), 1.5),
+    ("decimal(5,2)", Decimal("1.5"), Decimal("1.50")),
+    ("boolean", False, False),
+    ("string", "x", "x"),
+    ("string", {"a": [1, Decimal("1.5")]}, '{"a":[1,1.5]}'),
+    ("date", "2024-05-06", dt.date(2024, 5, 6)),
+    ("timestamptz", "2024-05-06T07:08:09Z", dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)),
+    ("timestamptz", "2024-05-06T07:08:09", dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)),
+    ("list<long>", [1, None], [1, None]),
+    ("struct<a: long, b: string>", {"a": 1, "c": []}, {"a": 1, "b": None}),
+    ("map<string, long>", {"x": 1}, [("x", 1)]),
+    ("long", None, None),
+]
+MISFITS: list[tuple[str, Any]] = [
+    *[("long", each) for each in ("5", True, Decimal("1.0"), 2**63, [1], {"a": 1})],
+    *[("int", each) for each in (2**31, -(2**31) - 1)],
+    *[("double", each) for each in ("1", True, Decimal("1e999"))],
+    *[("decimal(5,2)", each) for each in (Decimal("1.555"), 12345, "1")],
+    *[("boolean", each) for each in (0, "true")],
+    *[("date", each) for each in ("x", 5)],
+    *[("timestamptz", each) for each in ("yesterday", 5)],
+    *[("list<long>", each) for each in (1, ["x"])],
+    *[("struct<a: long>", each) for each in (1, {"a": "x"}, {"b": 1})],
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "wanted"), FITS)
+def test_a_column_takes_what_is_of_its_type(kind: str, value: Any, wanted: Any) -> None:
+    found = fitted(value, arrow_type(kind))
+    assert found == wanted
+    assert type(found) is type(wanted)
+    pa.array([found], arrow_type(kind))
+
+
+@pytest.mark.parametrize(("kind", "value"), MISFITS)
+def test_a_column_takes_nothing_else(kind: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"is not|place|Invalid"):
+        fitted(value, arrow_type(kind))
+
+
+@given(st.lists(ANY.map(lambda each: value_of(json.dumps(each))), min_size=1, max_size=4))
+def test_a_type_that_was_found_takes_the_values_that_it_was_found_in(values: list[Any]) -> None:
+    """But for those beyond 64 bits, and what JSON text always takes."""
+    kind = arrow_type(type_of(values))
+    for value in values:
+        pa.array([fitted(value, kind)], kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ([1, 2], "long"),
+        ([1, Decimal("1.5")], "double"),
+        ([True, None], "boolean"),
+        (["a"], "string"),
+        ([1, "a"], "string"),
+        ([2**70], "string"),
+        ([[1], []], "list<long>"),
+        ([{"a": 1}, {"b": "x", "c": None}], 'struct<"a": long, "b": string>'),
+        ([{"a.b": 1}], "string"),
+        ([None, [], {}], "string"),
+    ],
+)
+def test_a_type_is_found_in_the_values(values: list[Any], wanted: str) -> None:
+    assert type_of(values) == wanted
+
+
+def test_a_value_within_objects_is_found_and_put_there() -> None:
+    assert found_at({"b": {"c": 1}}, ("b", "c")) == 1
+    assert found_at({"b": 5}, ("b", "c")) is None
+    assert put_at({"a": 1, "b": {"d": 2}}, ("b", "c"), 1) == {"a": 1, "b": {"d": 2, "c": 1}}
+    assert put_at(None, ("b", "c"), 1) == {"b": {"c": 1}}
+
+
+def test_a_field_is_aside_as_long_as_anything_of_it_is() -> None:
+    assert covered({"lat": 1, "zone": "x", "e": []}, {"lat": 1.0, "zone": "x", "e": None})
+    assert not covered({"lat": 1, "zone": "x"}, {"lat": 1.0, "zone": None})
+    assert not covered({"lat": 1, "zone": "x"}, {"lat": 1.0})
+    assert not covered([{"a": 1}, {"b": 1}], [{"a": 1}, {"a": None}])
+    assert covered({"x": 1}, [("x", 1)])
+    assert not covered(5, None)

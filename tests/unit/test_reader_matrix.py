@@ -1,0 +1,23 @@
+"""The README prints the matrix that was kept last, and the matrix is of the questions and readers that there are."""
+
+from tests.readers.matrix import ROOT, Matrix, in_readme, kept, shown
+from tests.readers.reading import READERS
+
+AGAIN = "run `make readers`, or after a change of words `python -m tests.readers.matrix`"
+
+
+def test_the_readme_prints_what_was_kept() -> None:
+    assert in_readme((ROOT / "README.md").read_text(encoding="utf-8")) == shown(kept()), AGAIN
+
+
+def test_what_was_kept_answers_every_question_of_every_reader() -> None:
+    found = kept()
+    assert Matrix(found["versions"], found["answers"]).whole, AGAIN
+    assert {*found["versions"]} == {kind.name for kind in READERS}
+
+
+def test_what_a_reader_cannot_do_is_what_was_found() -> None:
+    answers = kept()["answers"]
+    for kind in READERS:
+        for stored in answers[kind.name].values():
+            assert {question: why for question, why in stored.items() if why} == kind.cannot, AGAIN
