@@ -150,6 +150,6 @@ def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: s
     looks = settings(bench, topic, {"table": "looks"})
     produce(bench.broker, topic, events(["any"], range(1)))
     (stream,) = foresee(bench.pipeline(looks), None).streams
-    assert str(stream.refusal) == f"ns_{topic}.looks is a view, and a table is needed: name another one"
+    assert f"ns_{topic}.looks is a view, and a table is needed" in str(stream.refusal)
     with pytest.raises(LakehouseError, match="is a view"):
         bench.ingest(looks)
