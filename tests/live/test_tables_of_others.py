@@ -19,17 +19,16 @@ pytestmark = pytest.mark.live
 
 MADE = 1_750_000_000_000
 COLUMNS = "n BIGINT, place STRUCT<lat: DOUBLE>, event_time TIMESTAMP"
+TIME = {"event_time": "ts_ms", "event_time_unit": "ms"}  # else their column event_time would be filled by such a field
 RETENTION = "'history.expire.max-snapshot-age-ms' = '1', 'history.expire.min-snapshots-to-keep' = '1'"
 # By the type of the records that they get: what is behind the columns of CREATE TABLE.
 OTHERS = {
-    "plain": "",
     "v1": "PARTITIONED BY (days(event_time)) TBLPROPERTIES ('format-version' = '1')",
     "v3": "TBLPROPERTIES ('format-version' = '3')",
     "sorted": "",
     "deleted": "TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')",
     "brief": f"TBLPROPERTIES ({RETENTION})",
     "orc": "TBLPROPERTIES ('write.format.default' = 'orc')",
-    "fixed": "TBLPROPERTIES ('read.split.target-size' = '1048576', 'write.update.mode' = 'merge-on-read')",
     "hashed": "PARTITIONED BY (days(event_time)) TBLPROPERTIES ('write.distribution-mode' = 'hash')",
 }
 
@@ -75,12 +74,12 @@ def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> No
     wanted = settings(
         bench,
         topic,
-        {"table": "{type}", "types": daily, "event_time_unit": "ms"},
+        {"table": "{type}", "types": daily, **TIME},
         {
             "table": "{type}",
             "types": [kind for kind in kinds if kind not in daily],
-            "event_time_unit": "ms",
             "partition_by": [],
+            **TIME,
         },
     )
     produce(bench.broker, topic, events(kinds, range(5)))
@@ -151,6 +150,6 @@ def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: s
     looks = settings(bench, topic, {"table": "looks"})
     produce(bench.broker, topic, events(["any"], range(1)))
     (stream,) = foresee(bench.pipeline(looks), None).streams
-    assert str(stream.refusal) == f"ns_{topic}.looks is a view, and a table is needed: name another one"
+    assert f"ns_{topic}.looks is a view, and a table is needed" in str(stream.refusal)
     with pytest.raises(LakehouseError, match="is a view"):
         bench.ingest(looks)

@@ -87,7 +87,11 @@ def _table(draw: Random) -> dict[str, Any]:
 
 
 def _contract(draw: Random) -> dict[str, Any]:
-    return {"columns": DECLARED} if draw.random() < 0.25 else {}
+    if draw.random() < 0.25:
+        return {"columns": DECLARED, **({"contract": draw.choice(("freeze", "refuse"))} if draw.random() < 0.4 else {})}
+    if draw.random() < 0.5:
+        return {"contract": draw.choice(("evolve", "widen", "freeze", "refuse")), "rescue": draw.random() < 0.5}
+    return {}
 
 
 def _fields(draw: Random, count: int) -> Iterator[tuple[str, str]]:
