@@ -1,12 +1,11 @@
 """A pipeline to be maltreated, and the seed of it all."""
 
-import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.services.dice import Dice
 from tests.services.pipelines import Pipelines
 
 
@@ -17,8 +16,5 @@ def pipelines(tmp_path: Path, jars_folder: Path | None) -> Iterator[Pipelines]:
 
 
 @pytest.fixture
-def dice() -> random.Random:
-    """Seeded: LAKEHOUSE_TEST_SEED repeats a run's decisions, though not the machine's pace."""
-    seed = int(os.environ.get("LAKEHOUSE_TEST_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"\nLAKEHOUSE_TEST_SEED={seed}")
-    return random.Random(seed)
+def dice() -> Dice:
+    return Dice()

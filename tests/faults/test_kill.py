@@ -7,7 +7,6 @@ told, and writes what it did into build/faults.json.
 
 import json
 import os
-import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ import pytest
 from lakehouse_ingest.fail_points import VARIABLE, FailPoint
 from lakehouse_ingest.records import Reason
 from tests.services.crashes import STAGED, WRITING, where
+from tests.services.dice import Dice
 from tests.services.feeding import BROKEN_EVERY, Feeder
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, until
@@ -108,7 +108,7 @@ class Events:
             self._special.append({f"field_{number}": number})
 
 
-def kills(dice: random.Random, count: int) -> Iterator[Kill]:
+def kills(dice: Dice, count: int) -> Iterator[Kill]:
     """Every fail point once, and other moments, as far as there are kills; then any of them. In any order, but for
     `LANDED`: what grows has to be there before."""
     others = dice.sample([*(point for point in POINTS if point not in ALWAYS), *[BLIND] * OTHERS], EACH - len(ALWAYS))
@@ -122,7 +122,7 @@ def kills(dice: random.Random, count: int) -> Iterator[Kill]:
 
 
 def test_every_offset_is_in_exactly_one_place_whenever_it_is_killed(
-    broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: random.Random
+    broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: Dice
 ) -> None:
     endless = EACH < KILLS
     done = kill_and_count(
@@ -136,7 +136,7 @@ def test_every_offset_is_in_exactly_one_place_whenever_it_is_killed(
 def kill_and_count(
     surroundings: Surroundings,
     pipelines: Pipelines,
-    dice: random.Random,
+    dice: Dice,
     planned: Iterable[Kill],
     total: int | None,
 ) -> list[Kill]:
@@ -174,7 +174,7 @@ def kill_and_count(
     feeder.finish()
     pipelines.drain(settings.replace("max_records = 20000", "max_records = 100000"), 900)
     found = reader.by_pyiceberg(*places)
-    _report(feeder, found, done, killing)
+    _report(dice.drawn, feeder, found, done, killing)
 
     assert found == feeder.landing
     assert reader.by_duckdb(*places) == feeder.landing
@@ -203,8 +203,9 @@ def _files(surroundings: Surroundings, namespace: str, kinds: Iterable[str]) -> 
     return {file for kind in kinds for file in surroundings.data_files(f"{namespace}/{kind}")}
 
 
-def _report(feeder: Feeder, found: Counter[tuple[str, int, int]], done: list[Kill], killing: float) -> None:
+def _report(seed: int, feeder: Feeder, found: Counter[tuple[str, int, int]], done: list[Kill], killing: float) -> None:
     report = {
+        "seed": seed,
         "events": feeder.sent,
         "events_a_second": round(feeder.sent / killing),
         "kills": len(done),

@@ -1,7 +1,6 @@
 """The same kills before a catalog that allows no ref but main, where what is staged hangs on none."""
 
 import os
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from lakehouse_ingest.fail_points import FailPoint
 from tests.faults.test_kill import BLIND, EVENTS, KILLS, Kill, kill_and_count, kills
+from tests.services.dice import Dice
 from tests.services.main_only import MainOnly
 from tests.services.pipelines import Pipelines
 from tests.services.surroundings import PREFIX, unlocked
@@ -29,7 +29,7 @@ FEW = (
 
 
 def test_every_offset_is_in_exactly_one_place_where_main_is_the_only_ref(
-    broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: random.Random
+    broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: Dice
 ) -> None:
     planned = kills(dice, KILLS) if LONG else [Kill(point, 1, dice.uniform(0.0, 0.3)) for point in FEW]
     pipelines.environment[f"{PREFIX}CATALOG__PUBLISH"] = "direct"

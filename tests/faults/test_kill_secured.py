@@ -1,7 +1,6 @@
 """The same kills where every door has a lock: SCRAM over TLS, OAuth2 with tokens that end, keys to an S3 store."""
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from lakehouse_ingest.fail_points import FailPoint
 from tests.faults.test_kill import BLIND, EVENTS, KILLS, Kill, kill_and_count, kills
 from tests.services.crashes import STAGED, WRITING
+from tests.services.dice import Dice
 from tests.services.pipelines import Pipelines
 from tests.services.surroundings import locked
 
@@ -21,7 +21,7 @@ TOKENS_LIVE = 10.0
 
 
 def test_every_offset_is_in_exactly_one_place_behind_locks(
-    tmp_path: Path, jars_folder: Path | None, pipelines: Pipelines, dice: random.Random
+    tmp_path: Path, jars_folder: Path | None, pipelines: Pipelines, dice: Dice
 ) -> None:
     planned = kills(dice, KILLS) if LONG else [Kill(point, 1, dice.uniform(0.0, 0.3)) for point in FEW]
     with locked(tmp_path, jars_folder) as doors:

@@ -6,7 +6,6 @@ all the rest, and is measured meanwhile: what it takes of the machine must not g
 
 import json
 import os
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.session import LAKE
+from tests.services.dice import Dice
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty, When
 from tests.services.feeding import BROKEN_EVERY, Feeder
 from tests.services.gauge import Trend, sample, trends
@@ -67,7 +67,7 @@ class Soak:
     catalog: Faulty
     reader: Reader
     spark: SparkSession
-    dice: random.Random
+    dice: Dice
     done: Counter[str] = field(default_factory=Counter)
     running: Running = field(init=False)
     _columns: int = 0
@@ -188,7 +188,7 @@ def test_nothing_is_lost_or_doubled_and_nothing_grows_however_long_it_goes_on(
     rest_uri: str,
     own_broker: EmbeddedBroker,
     pipelines: Pipelines,
-    dice: random.Random,
+    dice: Dice,
 ) -> None:
     topic = f"soak_{dice.randrange(10**9)}"
     brokers = own_broker.start()
@@ -251,7 +251,7 @@ def own_broker(tmp_path: Path, jars_folder: Path | None) -> Iterator[EmbeddedBro
         kafka.stop()
 
 
-def _until(deadline: float, dice: random.Random) -> Iterator[None]:
+def _until(deadline: float, dice: Dice) -> Iterator[None]:
     while time.monotonic() < deadline:
         yield
         time.sleep(dice.uniform(*PAUSE))
@@ -285,6 +285,7 @@ def _verified(pipelines: Pipelines, settings: str) -> int:
 
 def _report(feeder: Feeder, found: Coordinates, soak: Soak, grown: dict[str, Trend], largest: int, took: float) -> None:
     report = {
+        "seed": soak.dice.drawn,
         "minutes": round(took / 60, 1),
         "events": feeder.sent,
         "troubles": dict(sorted(soak.done.items())),
