@@ -104,6 +104,7 @@ def _planned(
         there = _inside(there, name)
     wanted = declared(path[-1], kind, required=False) if kind else None
     if there is not None:
+        _refuse_partition(state, way)
         if wanted and wanted.iceberg.replace(" ", "") != there.replace(" ", ""):
             raise SettingsRefused(f"{'.'.join(path)} is {there} in {state.name} already, not {wanted.iceberg}")
         return Promotion(lake, state.name, path, way, there)
@@ -113,6 +114,17 @@ def _planned(
         wanted = replace(wanted, name=told_apart(path[0], used))
         way = (wanted.name,)
     return Promotion(lake, state.name, path, way, wanted.iceberg, added=Column(way[-1], wanted.iceberg, doc=wanted.doc))
+
+
+def _refuse_partition(state: TableState, way: Sequence[str]) -> None:
+    """A file that is written anew stays in its partition: who asks for the value would be shown none of its rows."""
+    column = ".".join(way)
+    of = [each for each in state.partitions if f"{each.column}.".startswith(f"{column}.") and each.transform != "void"]
+    if of:
+        raise SettingsRefused(
+            f"{column} says in which partition of {state.name} a row lies ({of[0]}), and rows stay where they are:"
+            " without this partition, and with the files rewritten, it can be promoted"
+        )
 
 
 def _inside(kind: str | None, name: str) -> str | None:
