@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
 
@@ -156,3 +157,10 @@ def test_what_says_in_which_partition_a_row_lies_is_not_filled(path: tuple[str, 
 
 def test_a_neighbour_of_it_is() -> None:
     assert _planned(cast("Lake", None), PARTED, ("at", "note"), None, ["x"]).column == ("at", "note")
+
+
+def test_a_declared_range_holds_for_what_is_promoted_too() -> None:
+    new = _planned(cast("Lake", None), PARTED, ("level",), "uint8", [5])
+    there = replace(PARTED, columns=(*PARTED.columns, Column("level", "int", doc="declared uint8")))
+    for promotion in (new, _planned(cast("Lake", None), there, ("level",), None, [])):
+        assert [value for value in (-1, 0, 255, 256) if promotion.takes(value, arrow_type("int"))] == [0, 255]
