@@ -77,7 +77,7 @@ def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> pa
     table = lake.table(name)
     with lake.calling(f"reading table {name}"):
         schema = table.schema().select(*columns)
-        tasks = [task for task in _tasks(table) if _may_hold(task.file, table.schema().find_field(holding).field_id)]
+        tasks = [task for task in _tasks(table) if _holds(table, task, holding)]
         found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table(tasks)
         return found.filter(found[holding].is_valid())
 
@@ -86,15 +86,12 @@ def _exchanged(
     table: Table, column: str, change: Change, done: dict[tuple[object, ...], DataFile | None]
 ) -> list[tuple[DataFile, DataFile]]:
     found = []
-    number = table.schema().find_field(column).field_id
     for task in _tasks(table):
         old = task.file
-        if not _may_hold(old, number):
-            continue
         deletes = frozenset(each.file_path for each in task.delete_files)
         key = (old.file_path, deletes, table.metadata.current_schema_id, table.spec().spec_id)
         if key not in done:
-            done[key] = _written(table, task, change)
+            done[key] = _written(table, task, change) if _holds(table, task, column) else None
         if (new := done[key]) is not None:
             found.append((old, new))
     return found
@@ -104,12 +101,15 @@ def _tasks(table: Table) -> list[FileScanTask]:
     return [*table.scan().plan_files()] if table.current_snapshot() else []
 
 
-def _may_hold(file: DataFile, field: int) -> bool:
-    """Whether a value of the field may be in there, by what the manifest says."""
-    nulls = (file.null_value_counts or {}).get(field)
+def _holds(table: Table, task: FileScanTask, column: str) -> bool:
+    """Whether a value of the column may be in there, by what the manifest says, or else the file."""
+    nulls = (task.file.null_value_counts or {}).get(table.schema().find_field(column).field_id)
     if nulls is not None:
-        return bool(nulls < file.record_count)
-    return not file.value_counts or field in file.value_counts
+        return bool(nulls < task.file.record_count)
+    # Of a table with more than a hundred columns Iceberg's writers count those in front only.
+    schema = table.schema().select(column)
+    found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])[column]
+    return bool(found.null_count < len(found))
 
 
 def _written(table: Table, task: FileScanTask, change: Change) -> DataFile | None:

@@ -278,6 +278,8 @@ class Street:
             reached(FailPoint.PUBLISHED)
         with self._span("verify", place.table, rows=staged.rows, snapshot=place.main):
             _check_shown(place, staged.mark)
+        receipt = Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
+        # Looked up anew, main may be another pipeline's commit by now.
         landing.place = place = self.tidy(place)
         self.watch.table(
             place.table,
@@ -287,7 +289,7 @@ class Street:
             snapshots=place.snapshots,
             snapshot=place.main,
         )
-        return Receipt(place.table, place.main, staged.rows, staged.files, place.schema, staged.size)
+        return receipt
 
     def _mark(self, place: Place, work: Work) -> Mark:
         before: Mapping[tuple[str, int], int] = place.mark.complete if place.mark else {}

@@ -301,6 +301,13 @@ def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
     return True
 
 
+def parts_zeros(plan: TablePlan, settings: TableSettings) -> bool:
+    """Whether a fraction itself is a partition: to Spark's sort 0.0 and -0.0 are one, to Iceberg two partitions."""
+    names = {each.column.partition(".")[0] for each in partitions_of(settings) if each.transform == "identity"}
+    kinds = [re.sub(QUOTED, "", each.iceberg) for each in plan.columns if each.name.partition(".")[0] in names]
+    return any(re.search(r"\b(float|double)\b", kind) for kind in kinds)
+
+
 def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[Add]:
     """Columns that the plan has and the table lacks."""
     there = {column.name for column in state.columns}

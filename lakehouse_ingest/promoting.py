@@ -109,7 +109,19 @@ def _plain(value: Any, kind: Any) -> Any:
 def _text(value: Any, _: Any) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps(value, default=float, ensure_ascii=False, separators=(",", ":"))
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    """As a column of text has it that was there from the beginning: with all digits."""
+    match value:
+        case dict():
+            return written({key: _json(each) for key, each in value.items()}) or "{}"
+        case list():
+            return f"[{','.join(map(_json, value))}]"
+        case Decimal():
+            return str(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _boolean(value: Any, _: Any) -> bool | None:
@@ -121,8 +133,9 @@ def _whole(value: Any, kind: Any) -> int | None:
     return value if is_whole and -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1 else None
 
 
-def _fraction(value: Any, _: Any) -> float | None:
-    return float(value) if _is_number(value) and abs(value) < _LARGEST else None
+def _fraction(value: Any, kind: Any) -> float | None:
+    largest = _LARGEST if kind.bit_width == 64 else _LARGEST_FLOAT  # noqa: PLR2004
+    return float(value) if _is_number(value) and abs(value) < largest else None
 
 
 def _decimal(value: Any, kind: Any) -> Decimal | None:
@@ -148,7 +161,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
-_LARGEST = 10**308
+_LARGEST, _LARGEST_FLOAT = 10**308, 3.4028234663852886e38
 _TAKES: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
     (pa.types.is_string, _text),
     (pa.types.is_large_string, _text),

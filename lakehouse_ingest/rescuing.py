@@ -27,7 +27,9 @@ def set_aside(rows: DataFrame, columns: Sequence[ColumnPlan], aside: Aside, *, b
     if columns and isinstance(found := rows.schema[DATA].dataType, T.StructType):
         row = found
     looked = F.col(FAULT).isNull() if beyond else F.col(FAULT).isNull() & F.col(MISFIT).isNotNull()
-    there = F.json_object_keys(F.to_json(F.col(DATA))) if row.fields else F.array().cast("array<string>")
+    # Whatever Spark is told of nulls: a column that has none of the value must not look as if it had it.
+    held = F.to_json(F.col(DATA), {"ignoreNullFields": "true"})
+    there = F.json_object_keys(held) if row.fields else F.array().cast("array<string>")
     read = F.struct(F.col(RAW).alias("raw"), F.col(DATA).alias("data"), there.alias("there"))
     lost = F.when(looked, _once(read, lambda it: _left(it, row)))
     kept = rows.withColumn(RESCUED, lost)

@@ -113,7 +113,8 @@ class TableKeeper:
         if lies_otherwise:
             self._lay_out()
         place = place or self.lake.open(self.name, self.epoch)
-        self.landing = Landing(replace(place, schema=self._schema), FileOptions.of(self.settings))
+        files = replace(FileOptions.of(self.settings), all_open=planning.parts_zeros(self._plan.plan, self.settings))
+        self.landing = Landing(replace(place, schema=self._schema), files)
 
     def _lay_out(self) -> None:
         """New files by the settings; those that are there stay as they are."""

@@ -43,6 +43,14 @@ class Promotion:
     rows: int = 0  # that have the field set aside
     fitting: int = 0  # of these the ones whose value the column takes
     filled: int = field(default=0)
+    between: tuple[int, int] | None = None  # what a declared range leaves of the type
+
+    def takes(self, value: Any, kind: pa.DataType) -> bool:
+        try:
+            found = fitted(value, kind)
+        except ValueError:
+            return False
+        return self.between is None or found is None or self.between[0] <= found <= self.between[1]
 
 
 def promote(
@@ -88,7 +96,7 @@ def _looked(lake: Lake, table: str, name: str, kind: str | None) -> Promotion:
         there = ", ".join(sorted({key for parts in aside for key in parts})[:SHOWN]) or "nothing"
         raise SettingsRefused(f"no row of {table} has a field {name} set aside; there is {there}")
     arrow = arrow_type(promotion.iceberg)
-    return replace(promotion, rows=len(values), fitting=sum(_fits(value, arrow) for value in values))
+    return replace(promotion, rows=len(values), fitting=sum(promotion.takes(value, arrow) for value in values))
 
 
 def _planned(
@@ -104,15 +112,32 @@ def _planned(
         there = _inside(there, name)
     wanted = declared(path[-1], kind, required=False) if kind else None
     if there is not None:
+        _refuse_partition(state, way)
         if wanted and wanted.iceberg.replace(" ", "") != there.replace(" ", ""):
             raise SettingsRefused(f"{'.'.join(path)} is {there} in {state.name} already, not {wanted.iceberg}")
-        return Promotion(lake, state.name, path, way, there)
+        return Promotion(lake, state.name, path, way, there, between=_range(root) if len(path) == 1 else None)
     wanted = wanted or ColumnPlan(path[-1], path[-1], type_of(values))
     if root is None:
         used = {each.name.casefold() for each in state.columns}
         wanted = replace(wanted, name=told_apart(path[0], used))
         way = (wanted.name,)
-    return Promotion(lake, state.name, path, way, wanted.iceberg, added=Column(way[-1], wanted.iceberg, doc=wanted.doc))
+    added = Column(way[-1], wanted.iceberg, doc=wanted.doc)
+    return Promotion(lake, state.name, path, way, wanted.iceberg, added=added, between=_range(wanted))
+
+
+def _range(column: ColumnPlan | None) -> tuple[int, int] | None:
+    return (column.low, column.high) if column and column.low is not None and column.high is not None else None
+
+
+def _refuse_partition(state: TableState, way: Sequence[str]) -> None:
+    """A file that is written anew stays in its partition: who asks for the value would be shown none of its rows."""
+    column = ".".join(way)
+    of = [each for each in state.partitions if f"{each.column}.".startswith(f"{column}.") and each.transform != "void"]
+    if of:
+        raise SettingsRefused(
+            f"{column} says in which partition of {state.name} a row lies ({of[0]}), and rows stay where they are:"
+            " without this partition, and with the files rewritten, it can be promoted"
+        )
 
 
 def _inside(kind: str | None, name: str) -> str | None:
@@ -124,14 +149,6 @@ def _inside(kind: str | None, name: str) -> str | None:
 
 def _value(parts: dict[str, str], path: Sequence[str]) -> Any:
     return found_at(value_of(parts[path[0]]), path[1:]) if path[0] in parts else None
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    try:
-        fitted(value, kind)
-    except ValueError:
-        return False
-    return True
 
 
 # -- the doing of it --------------------------------------------------------------------------------------
@@ -165,7 +182,7 @@ def _filled(rows: pa.Table, wanted: Promotion, kind: pa.DataType) -> tuple[pa.Ta
     for number, text in enumerate(aside):
         parts = parts_of(text) if text is not None else {}
         value = _value(parts, wanted.path)
-        if value is None or found_at(values[number], inside) is not None or not _fits(value, kind):
+        if value is None or found_at(values[number], inside) is not None or not wanted.takes(value, kind):
             continue
         values[number] = put_at(values[number], inside, fitted(value, kind))
         if covered(value_of(parts[wanted.path[0]]), values[number]):

@@ -67,6 +67,19 @@ def test_only_files_with_such_rows_are_written_anew(lake: Lake, unmade: str, par
     assert rows_with(lake, unmade, ["note"], "note").to_pylist() == [{"note": "X"}]
 
 
+def test_rows_are_found_where_the_manifests_do_not_count_values(lake: Lake, unmade: str) -> None:
+    """As of all but the first hundred columns of a table."""
+    uncounted = {"write.metadata.metrics.column.note": "none"}
+    create_table(lake, TableSpec(unmade, COLUMNS, (), properties=uncounted))
+    for rows in ([{"id": 1, "site": "a", "note": "x"}], [{"id": 2, "site": "b"}]):
+        append_onto(lake, unmade, rows, lambda _: {"mark": "1"})
+    counted = [(task.file.value_counts, task.file.null_value_counts) for task in lake.table(unmade).scan().plan_files()]
+    assert all(values and 3 not in values and nulls and 3 not in nulls for values, nulls in counted)
+    assert rows_with(lake, unmade, ["note"], "note").to_pylist() == [{"note": "x"}]
+    rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert rows_of(lake, unmade) == {1: ("a", "X"), 2: ("b", None)}
+
+
 def test_what_others_do_meanwhile_stays_done(
     lake: Lake, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,16 +2,19 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse_ingest.commands.promote import _planned
+from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_at, type_of, value_of, written
-from lakehouse_ingest.tables import arrow_type
+from lakehouse_ingest.tables import Column, Lake, Partition, TableState, arrow_type
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -46,6 +49,10 @@ FITS: list[tuple[str, Any, Any]] = [
     ("boolean", False, False),
     ("string", "x", "x"),
     ("string", {"a": [1, Decimal("1.5")]}, '{"a":[1,1.5]}'),
+    ("string", Decimal("12345678901234567890.1230"), "12345678901234567890.1230"),
+    ("string", {"a": [Decimal("0.12345678901234567890"), None, "ä"]}, '{"a":[0.12345678901234567890,null,"ä"]}'),
+    ("string", {}, "{}"),
+    ("float", Decimal("1.5"), 1.5),
     ("date", "2024-05-06", dt.date(2024, 5, 6)),
     ("timestamptz", "2024-05-06T07:08:09Z", dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)),
     ("timestamptz", "2024-05-06T07:08:09", dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)),
@@ -58,6 +65,7 @@ MISFITS: list[tuple[str, Any]] = [
     *[("long", each) for each in ("5", True, Decimal("1.0"), 2**63, [1], {"a": 1})],
     *[("int", each) for each in (2**31, -(2**31) - 1)],
     *[("double", each) for each in ("1", True, Decimal("1e999"))],
+    *[("float", each) for each in (Decimal("1e39"), -(10**39))],
     *[("decimal(5,2)", each) for each in (Decimal("1.555"), 12345, "1")],
     *[("boolean", each) for each in (0, "true")],
     *[("date", each) for each in ("x", 5)],
@@ -122,3 +130,37 @@ def test_a_field_is_aside_as_long_as_anything_of_it_is() -> None:
     assert not covered([{"a": 1}, {"b": 1}], [{"a": 1}, {"a": None}])
     assert covered({"x": 1}, [("x", 1)])
     assert not covered(5, None)
+
+
+PARTED = TableState(
+    "ns.t",
+    "u",
+    "",
+    2,
+    0,
+    (Column("n", "long"), Column("at", "struct<site: string, note: string>"), Column("_rescued", "string")),
+    (Partition("n", "bucket[4]"), Partition("at.site")),
+    (),
+    {},
+    {},
+    {},
+    "",
+)
+
+
+@pytest.mark.parametrize("path", [("n",), ("at",), ("at", "site")])
+def test_what_says_in_which_partition_a_row_lies_is_not_filled(path: tuple[str, ...]) -> None:
+    """The row would stay in the partition of rows without a value, where nobody looks for it."""
+    with pytest.raises(SettingsRefused, match=r"in which partition of ns\.t a row lies"):
+        _planned(cast("Lake", None), PARTED, path, None, [])
+
+
+def test_a_neighbour_of_it_is() -> None:
+    assert _planned(cast("Lake", None), PARTED, ("at", "note"), None, ["x"]).column == ("at", "note")
+
+
+def test_a_declared_range_holds_for_what_is_promoted_too() -> None:
+    new = _planned(cast("Lake", None), PARTED, ("level",), "uint8", [5])
+    there = replace(PARTED, columns=(*PARTED.columns, Column("level", "int", doc="declared uint8")))
+    for promotion in (new, _planned(cast("Lake", None), there, ("level",), None, [])):
+        assert [value for value in (-1, 0, 255, 256) if promotion.takes(value, arrow_type("int"))] == [0, 255]

@@ -3,17 +3,21 @@
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from catalog import Snapshot
+from lakehouse_ingest.batch import Staged, Street
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.stream import _refuse_others
+from lakehouse_ingest.table_keeper import Landing
 from lakehouse_ingest.tables import Place, TableState
 from lakehouse_ingest.tables.publishing import OnBranch
+from lakehouse_ingest.writers.iceberg import FileOptions
 
 # -- topics -----------------------------------------------------------------------------------------------
 
@@ -115,3 +119,22 @@ def test_other_offsets_than_a_moment_ago_are_refused(found: TableState) -> None:
 def test_a_newer_start_is_made_way_for(found: TableState, refusal: type[NeedsOperator]) -> None:
     with pytest.raises(refusal, match="has taken over"):
         WAY.unmoved(PLACE, found)
+
+
+def test_a_landing_is_told_by_its_own_commit() -> None:
+    """Main may be another pipeline's by the time that ours has expired what is old."""
+    ours, theirs = (
+        Place(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main) for main in (1, 2)
+    )
+    watch = MagicMock()
+    street = SimpleNamespace(
+        name="plant",
+        watch=watch,
+        lake=SimpleNamespace(publish=lambda *_: ours),
+        tidy=lambda _: theirs,
+        _span=watch.span,
+    )
+    landing = Landing(ours, FileOptions())
+    receipt = Street._publish(cast("Street", street), Staged(landing, mark(UP_TO_NINE), 1, 5, 1, 10))
+    assert (receipt.snapshot, receipt.schema) == (1, 1)
+    assert landing.place is theirs
