@@ -113,7 +113,7 @@ def _is_nested(text: str) -> bool:
     types = re.sub(r'"(?:[^"]|"")*"\s*:|\w+\s*:', "", text)
     words = re.findall(r"decimal\s*\([^)]*\)|\w+", types)
     return (
-        re.match(r"(struct|list|map)<.+>$", text) is not None
+        re.fullmatch(r"(struct|list|map)<.+>", types.strip()) is not None
         and types.count("<") == types.count(">")
         and all(word in WORDS or _is_decimal(re.sub(r"\s", "", word)) for word in words)
     )
