@@ -42,7 +42,8 @@ PARTITIONS = 3
 TYPES = ("reading", "alarm")
 BETWEEN = 3  # kills at least between the first data file of a batch and its publication
 # Few as the kills may be, these fall there.
-ALWAYS = (FailPoint.LANDED, FailPoint.WRITING, FailPoint.STAGED, FailPoint.PUBLISHING)
+SURE = (FailPoint.STAGED, FailPoint.PUBLISHING, FailPoint.WRITING_LETTERS)
+ALWAYS = (FailPoint.LANDED, FailPoint.WRITING, *SURE)
 # What lies within a call to Spark or to the catalog: so many seconds after it began, at most.
 WITHIN: dict[str, float] = {
     FailPoint.PARSING: 1.0,
@@ -116,7 +117,12 @@ def kills(dice: Dice, count: int) -> Iterator[Kill]:
     dice.shuffle(chosen)
     chosen.sort(key=lambda point: point != FailPoint.LANDED)
     chosen += [dice.choice([*POINTS, *[BLIND] * OTHERS]) for _ in range(count - len(chosen))]
+    sure = set(SURE)
     for point in chosen:
+        if point in sure:  # the first of each: at once, when files are there and none is published
+            sure.remove(FailPoint(point))
+            yield Kill(point, 1, 0.0)
+            continue
         times = 1 if point in ONCE or point == BLIND else dice.randint(1, OFTEN)
         yield Kill(point, times, round(dice.uniform(0.0, WITHIN.get(point, 0.0)), 3))
 
