@@ -50,7 +50,8 @@ test-long: install
 # A report of it in build/faults.json; LAKEHOUSE_TEST_SEED repeats the decisions of a run.
 faults: install
 	LAKEHOUSE_TEST_KILLS=$(or $(KILLS),200) LAKEHOUSE_TEST_REPORT=build/faults.json \
-		$(BIN)/python -m pytest -s tests/faults/test_kill.py tests/faults/test_lost_and_late.py tests/faults/test_store_faults.py \
+		$(BIN)/python -m pytest -s tests/faults/test_kill.py tests/faults/test_kill_main_only.py \
+		tests/faults/test_catalog_faults.py tests/faults/test_lost_and_late.py tests/faults/test_store_faults.py \
 		tests/faults/test_broker.py tests/faults/test_company.py tests/faults/test_scratch.py
 
 # A report of it in build/soak.json.
