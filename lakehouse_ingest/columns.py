@@ -84,8 +84,8 @@ class ColumnPlan:
         return "bigint" if self.low is not None and self.iceberg == "int" else self.spark
 
 
-def declared(name: str, type_name: str, *, required: bool) -> ColumnPlan:
-    """A column from the settings; the type in Iceberg's words or in those of Arrow (`Int8`, `Utf8`)."""
+def declared(name: str, type_name: str, *, required: bool, by: str = "`columns` or `hints` give") -> ColumnPlan:
+    """A column `by` the settings, or whom else; the type in Iceberg's words or those of Arrow (`Int8`, `Utf8`)."""
     lower = type_name.strip().lower()
     if lower in RANGES:
         iceberg, low, high = RANGES[lower]
@@ -97,9 +97,7 @@ def declared(name: str, type_name: str, *, required: bool) -> ColumnPlan:
         known = [*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES]
         near = difflib.get_close_matches(lower, [*known, *OTHER_NAMES], n=1, cutoff=0.5)
         there = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:12])} and others"
-        raise SettingsRefused(
-            f"`columns` or `hints` give {name[:40]} the type {type_name[:40]!r}, which is not known; {there}"
-        )
+        raise SettingsRefused(f"{by} {name[:40]} the type {type_name[:40]!r}, which is not known; {there}")
     return ColumnPlan(name, name, iceberg, required)
 
 

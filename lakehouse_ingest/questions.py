@@ -188,7 +188,7 @@ def of_tables(
         if place is None or place.uuid != registered.uuid:
             ids = f"{registered.uuid[:8]}… is now {place.uuid[:8]}…" if place else ""
             found = f"was replaced (uuid {ids})" if place else "was dropped"
-            yield _other_table(name, f"{found} since this pipeline last ran: restore it", source)
+            yield _other_table(name, f"{found} since this pipeline last ran: restore it", source, there=bool(place))
         elif (head := heads.get(name)) and place.known and _reached(place) < head:
             said = f"does not show any more what this pipeline landed last (batch {head[1]} of epoch {head[0]})"
             yield _other_table(name, f"{said}: it was rolled back", source)
@@ -198,8 +198,9 @@ def _reached(place: Place) -> Head:
     return (place.mark.token.epoch, place.mark.token.batch) if place.mark else (-1, -1)
 
 
-def _other_table(name: str, found: str, source: SourceNow | None) -> Question:
-    choices = {Choice.ACCEPT: Answer("go on with the table as it is; what it held is not read again", tables=(name,))}
+def _other_table(name: str, found: str, source: SourceNow | None, *, there: bool = True) -> Question:
+    how = "with the table as it is" if there else "without the table, which the next record for it makes anew"
+    choices = {Choice.ACCEPT: Answer(f"go on {how}; what it held is not read again", tables=(name,))}
     if source:
         said = "read again what the topics still hold, and land what is in no table; what stands in one stays"
         anew = source.anew(source.identity.topics, said)

@@ -49,6 +49,7 @@ class StreamStanding:
     partitions: Sequence[PartitionStanding]
     tables: Sequence[TableStanding]
     last_batch: BatchStanding | None
+    gone: Sequence[str] = ()  # tables that it has landed in, and that are not there
 
     @property
     def lag(self) -> int | None:
@@ -62,7 +63,9 @@ def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, 
     record = lake.find(record_name)
     if record is None:
         return None
-    found = [state for name in lake.registered(record_name) if (state := lake.find(name))]
+    registered = lake.registered(record_name)
+    states = {name: lake.find(name) for name in registered}
+    found = [state for state in states.values() if state]
     seen = [lake.seen(state) for state in (record, *found)]
     places = [place.within(newest_generation(seen)) for place in seen]
     if not (marks := [place.mark for place in places if place.mark]):
@@ -74,6 +77,8 @@ def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, 
         [_partition(at, offset, ends) for at, offset in sorted(done.items())],
         [_table(state) for state in sorted(found, key=lambda state: state.name)],
         _last_batch(lake, record, identity, RECENT + dt.timedelta(seconds=every)),
+        # Of those without an id somebody has said that they are to be taken as they are.
+        sorted(name for name, state in states.items() if state is None and registered[name].uuid),
     )
 
 

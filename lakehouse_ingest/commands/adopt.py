@@ -118,6 +118,8 @@ def adopt(
     """The exit code: whether it is still to be done."""
     if len(origin.named) > 1:
         raise SettingsRefused(f"{' and '.join(origin.named)} are several origins of the offsets: give one of them")
+    if "" in vars(origin).values():
+        raise SettingsRefused(f"{origin.named[0]} is empty: give the name")
     console = Console(highlight=False, soft_wrap=True)
     with reached(settings, jars) as uri:
         if not origin.named:
@@ -211,18 +213,19 @@ def _of_groups(settings: Settings, stood: Stood, origin: From) -> Origin | None:
             return groups.of_group(source, topics, origin.group)
         return groups.of_sink(settings.source, source, topics, control, origin.group)
     assert origin.table
-    state = stood.lake.find(origin.table)
+    table = origin.table if "." in origin.table else f"{settings.catalog.namespace}.{origin.table}"
+    state = stood.lake.find(table)
     if state is None:
-        raise SettingsRefused(f"`--from-table` names {origin.table}, which is not there")
+        raise SettingsRefused(f"`--from-table` names {table}, which is not there")
     left = traces(each.summary for each in state.ancestors())
     if left.last is not Writer.CONNECT:
-        raise NeedsOperator(_advice(origin.table, left))
+        raise NeedsOperator(_advice(table, left))
     if len(left.controls) > 1:
-        raise NeedsOperator(f"{origin.table} was fed by several sinks ({', '.join(left.controls)}): give --from-group")
+        raise NeedsOperator(f"{table} was fed by several sinks ({', '.join(left.controls)}): give --from-group")
     control_and_group = groups.control_topic(source, left.controls[0])
     if control_and_group is None:
         raise SourceChanged(
-            f"{origin.table} was fed by a sink with the control topic and group {left.controls[0]}, and no such topic"
+            f"{table} was fed by a sink with the control topic and group {left.controls[0]}, and no such topic"
             " is there: it is of another cluster; give --from-file"
         )
     return groups.of_sink(settings.source, source, topics, *control_and_group)

@@ -8,7 +8,7 @@ import typer
 
 from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.status import reached
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake, LiveFile
 
@@ -24,15 +24,26 @@ def files(
     jars: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """A line each, as they are found: how many there are does not matter."""
+    """A line each, as they are found: how many there are does not matter. Of a table that can't be read it is told in
+    the end: whoever lists all has those of the others by then."""
     if snapshot is not None and table is None:
         raise SettingsRefused("a snapshot is one of a single table: name the table")
     with reached(settings, jars) as uri:
         lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
         namespace = settings.catalog.namespace
         names = lake.names_in(namespace) if table is None else [table if "." in table else f"{namespace}.{table}"]
-        for name, file in listed(lake, names, snapshot, deletes=deletes):
-            typer.echo(_as_json(name, file) if as_json else f"{file.content}\t{file.path}" if deletes else file.path)
+        unread: list[LakehouseError] = []
+        for name in names:
+            try:
+                for _, file in listed(lake, [name], snapshot, deletes=deletes):
+                    kind = f"{file.content}\t" if deletes else ""
+                    typer.echo(_as_json(name, file) if as_json else f"{kind}{file.path}")
+            except LakehouseError as failure:
+                if table is not None:
+                    raise
+                unread.append(failure)
+    if unread:
+        raise type(unread[0])(f"{unread[0]}; not listed, or not all of it: {len(unread)} of {len(names)} tables")
 
 
 def listed(

@@ -64,6 +64,8 @@ def promote(
     as_json: bool = False,
 ) -> int:
     """The exit code: always 0; what is wrong is raised."""
+    if not (table and name):
+        raise SettingsRefused("--table and --field each need a name")
     with reached(settings, jars) as uri:
         connection = connection_of(settings.catalog, settings.s3, uri)
         lake = Lake(connection, settings.identity_of(settings.streams[0]), settings.catalog.publish)
@@ -110,7 +112,7 @@ def _planned(
     there = root.iceberg if root else None
     for name in path[1:]:
         there = _inside(there, name)
-    wanted = declared(path[-1], kind, required=False) if kind else None
+    wanted = declared(path[-1], kind, required=False, by="--type gives") if kind else None
     if there is not None:
         _refuse_partition(state, way)
         if wanted and wanted.iceberg.replace(" ", "") != there.replace(" ", ""):

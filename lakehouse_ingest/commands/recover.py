@@ -40,6 +40,14 @@ class Stood:
     heads: dict[str, Head] = field(default_factory=dict)
     questions: list[Question] = field(default_factory=list)
 
+    def asked(self, only: str | None) -> list[Question]:
+        """All of them, or those about a topic, or else about a table, of the namespace where it names none."""
+        if only is None:
+            return self.questions
+        table = only if "." in only else f"{self.record.rpartition('.')[0]}.{only}"
+        by_about = {name: [each for each in self.questions if each.about == name] for name in (table, only)}
+        return by_about[only] or by_about[table]
+
     @property
     def generation(self) -> int:
         return newest_generation(self.places)
@@ -57,6 +65,7 @@ def recover(
     console = Console(highlight=False, soft_wrap=True)
     with reached(settings, jars) as uri:
         found = [_looked(settings, stream, uri) for stream in settings.streams]
+        _refuse_others(found, only)
         chosen = [(each, _chosen(each, choice, only)) for each in found] if choice else []
         for each, answers in chosen:
             if answers:
@@ -97,13 +106,19 @@ def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     return stood
 
 
+def _refuse_others(found: Sequence[Stood], only: str | None) -> None:
+    abouts = sorted({question.about for each in found for question in each.questions})
+    if abouts and not any(each.asked(only) for each in found):
+        raise SettingsRefused(fitted(f"--only {only}: nothing is asked about that, but about {', '.join(abouts)}"))
+
+
 def _chosen(stood: Stood, choice: Choice, only: str | None) -> list[tuple[Question, Answer]]:
-    asked = [each for each in stood.questions if only in (None, each.about)]
+    asked = stood.asked(only)
     for each in asked:
         if choice not in each.choices:
             raise SettingsRefused(
                 fitted(
-                    f"--choose {choice} does not answer this: {each.error}; choose {' or '.join(each.choices)}, with"
+                    f"--choose {choice} does not answer this: {_said(each)}; choose {' or '.join(each.choices)}, with"
                     f" --only {each.about}"
                 )
             )
@@ -163,13 +178,16 @@ def _show(console: Console, stood: Stood, answered: dict[str, Answer]) -> None:
             f"{len(stood.questions) - len(answered)} of {len(stood.questions)} questions keep it from starting."
         )
     for number, question in enumerate(stood.questions, 1):
-        said = str(question.error).removesuffix(questions.ADVICE)
-        console.print(f"\n{number}. {said}.", style="yellow", markup=False)
+        console.print(f"\n{number}. {_said(question)}.", style="yellow", markup=False)
         if answer := answered.get(str(question.error)):
             console.print(f"   done: {answer.says}.", style="green", markup=False)
             continue
         for choice, possible in question.choices.items():
             console.print(f"   --choose {choice:7} {possible.says}", markup=False)
+
+
+def _said(question: Question) -> str:
+    return str(question.error).removesuffix(questions.ADVICE)
 
 
 def _plain(stood: Stood, answered: dict[str, Answer]) -> dict[str, Any]:

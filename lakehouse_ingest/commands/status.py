@@ -131,6 +131,9 @@ def _of_stream(found: Found) -> Iterator[RenderableType]:
         counts = (_number(table.rows), _number(table.files), _size(table.bytes), _number(table.snapshots))
         tables.add_row(table.name, *counts, _ago(table.last_commit))
     yield from (offsets, Text(), tables)
+    if now.gone:
+        said = f"{', '.join(now.gone)}: not there any more; `lakehouse-ingest recover` says what can be done"
+        yield Text(said, style="yellow")
 
 
 def _batch_sentence(now: StreamStanding) -> str:

@@ -149,7 +149,10 @@ class Lake:
 
     def names_in(self, namespace: str) -> list[str]:
         with explained():
-            return sorted(catalog.names_in(self._lake, namespace))
+            try:
+                return sorted(catalog.names_in(self._lake, namespace))
+            except catalog.NamespaceMissing:
+                raise SettingsRefused(f"there is no namespace {namespace}: see `catalog.namespace`") from None
 
     def live_files(self, table: str, snapshot: int | None, *, deletes: bool) -> Iterator[LiveFile]:
         """Of main's head, or of another snapshot; refused where rows of them were deleted, unless that is known."""
@@ -157,9 +160,9 @@ class Lake:
             try:
                 yield from catalog.live_files(self._lake, table, snapshot, deletes=deletes)
             except catalog.TableMissing:
-                raise SettingsRefused(
-                    f"there is no table {table}: name one of another namespace as namespace.table"
-                ) from None
+                said = f"there is no table {table}: name one of another namespace as namespace.table"
+                parts = " (where a name has dots of its own, it can't be told)" if table.count(".") > 1 else ""
+                raise SettingsRefused(f"{said}{parts}") from None
             except catalog.FileMissing as missing:
                 raise TableChanged(f"{missing}: restore it, or expire the snapshots that refer to it") from missing
 

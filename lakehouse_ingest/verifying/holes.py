@@ -273,7 +273,7 @@ class Judge:
         elif removals:
             hint = f"snapshot {removals[0][1]} of {removals[0][0]} took rows out; roll it back"
         else:
-            hint = "and no commit tells why; fill a new table under another `name`"
+            hint = "no commit tells why; fill a new table under another `name`"
         places = [*off, *removals, *on]
         self._add(
             Kind.LOST,

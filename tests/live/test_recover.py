@@ -165,7 +165,9 @@ def test_a_table_that_is_not_what_it_was(street: Street, what: str, choice: Choi
             )
     street.stops(TableChanged, f"the table {name} ")
     left = {n for n in range(10 if what == "rolled back" else 0) if n % 2 == 0}
-    assert recover(street.settings, choice=choice, only=name) == 0
+    with pytest.raises(SettingsRefused, match=f"--only elsewhere: nothing is asked about that, but about {name}"):
+        recover(street.settings, choice=choice, only="elsewhere")
+    assert recover(street.settings, choice=choice, only=name.rpartition(".")[2]) == 0
     street.produce(20, 25)
     street.ingest()
     street.ingest()

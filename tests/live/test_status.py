@@ -1,9 +1,12 @@
 """`lakehouse-ingest status`: what the tables know, in agreement with the broker and the tables themselves."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from lakehouse_ingest.commands.status import look
 from tests.live.test_ledger import events
@@ -85,3 +88,49 @@ def test_no_warehouse_is_one_sentence(topic: str, command: Command, tmp_path: An
     said = command("status", "--topics", topic, "--warehouse", tmp_path / "gone")
     assert said.code == 2
     assert said.sentence.startswith("`catalog.path` (--warehouse) is ")
+
+
+def test_a_table_that_was_dropped_is_said_to_be(bench: Bench, topic: str, command: Command) -> None:
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(3), 1))
+    bench.ingest(bench.settings(topic))
+    bench.lake.drop_table(f"ns_{topic}.{topic}")
+    (stream,) = json.loads(command("status", *words(bench, topic), "--json").out)
+    assert stream["gone"] == [f"ns_{topic}.{topic}"]
+    assert "not there any more; `lakehouse-ingest recover` says" in command("status", *words(bench, topic)).out
+    assert command("recover", *words(bench, topic), "--choose", "accept").code == 0
+    assert "any more" not in command("status", *words(bench, topic)).out
+
+
+def test_files_are_listed_whatever_stands_beside(bench: Bench, topic: str, command: Command) -> None:
+    """The table of others that has a dot in its name comes first, and can't be told from a namespace."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, events(range(3), 1))
+    bench.ingest(bench.settings(topic))
+    bench.lake.create_table((f"ns_{topic}", "A.b"), Schema(NestedField(1, "n", LongType())))
+    flags = ("--catalog-uri", bench.uri, "--namespace", f"ns_{topic}")
+    said = command("files", *flags)
+    assert said.code == 2
+    assert said.sentence.endswith("; not listed, or not all of it: 1 of 4 tables")
+    assert {Path(line).parents[2].name for line in said.out.splitlines()} == {topic, "lakehouse_batches"}
+    assert command("files", topic, *flags).code == 0
+    assert command("files", f"ns_{topic}.A.b", *flags).code == 2
+    nowhere = command("files", "--catalog-uri", bench.uri, "--namespace", "nowhere").sentence
+    assert nowhere == "there is no namespace nowhere: see `catalog.namespace` (--namespace)"
+
+
+def test_what_a_person_names_is_what_is_said(bench: Bench, topic: str, command: Command) -> None:
+    """Not a setting that nobody has set, and no namespace where a table's name is enough."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, [(None, b'{"n": 1, "color": "red"}')])
+    columns = [{"name": "n", "type": "long"}]
+    bench.ingest(bench.settings(topic, table={"contract": "freeze", "rescue": True, "columns": columns}))
+    promoted = command("promote", *words(bench, topic), "--table", topic, "--field", "color", "--type", "colour")
+    assert promoted.sentence.startswith("--type gives color the type 'colour', which is not known")
+    assert command("promote", *words(bench, topic), "--table", topic, "--field", "").sentence == (
+        "--table and --field each need a name"
+    )
+    other = ["--name", "other", *words(bench, topic)[2:]]
+    assert command("adopt", *other, "--from-table", "").sentence == "--from-table is empty: give the name"
+    adopted = command("adopt", *other, "--from-table", topic)
+    assert f"no snapshot of ns_{topic}.{topic} says how far its writer had come" in adopted.sentence

@@ -36,6 +36,14 @@ def test_of_another_cluster_nothing_else_is_asked() -> None:
     assert anew.topics == latest.topics == IDS
 
 
+def test_what_is_not_there_is_not_gone_on_with() -> None:
+    """Of a table that was dropped there is nothing that could be taken as it is."""
+    (dropped,) = of_tables({"a": Registered("uuid")}, {}, {}, NOW)
+    assert dropped.choices[Choice.ACCEPT].says.startswith("go on without the table")
+    (replaced,) = of_tables({"a": Registered("uuid")}, {}, {"a": replace(place(STAND), uuid="other")}, NOW)
+    assert replaced.choices[Choice.ACCEPT].says.startswith("go on with the table as it is")
+
+
 def test_of_a_topic_that_was_made_anew_its_offsets_are_not_asked_for() -> None:
     """It may end before, or begin behind, what was read of the one before."""
     before = SourceIdentity("cluster-1", {**IDS, "t": "id-0"})
