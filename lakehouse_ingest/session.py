@@ -61,6 +61,7 @@ def session(
     for noisy in ("py4j", "DataFrameQueryContextLogger"):
         # They print the stack of every error on its way to us; the pipeline tells it once.
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_no_interruption)
     options = _options(name, settings, jars, catalog, scratch, java_options(java))
     conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
     arguments = SparkConf(loadDefaults=False).setAll(list(_arguments(options).items()))
@@ -104,6 +105,11 @@ def session(
         relay.join()
         # pyspark keeps both for the next session of this process, which would talk to nobody.
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+
+
+def _is_no_interruption(said: logging.LogRecord) -> bool:
+    """py4j tells the root logger, with its stack, of a Ctrl-C that reached us while Java was asked something."""
+    return not str(said.msg).startswith("KeyboardInterrupt")
 
 
 def forget_catalogs(spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import typer
@@ -16,6 +17,7 @@ from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.rehearsing import Foresight, Outlook, foresee, is_changed, properties_of
 from lakehouse_ingest.settings import HealthSettings, Settings, TelemetrySettings
+from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.tables import Column, Foreseen
 from lakehouse_ingest.transforms import Transform
 
@@ -59,8 +61,21 @@ def foreseen(
             allow_code=allow_code,
             transform=transform,
         ) as running,
+        _interruptible(running.stop),
     ):
         return foresee(running.pipeline, sample)
+
+
+@contextmanager
+def _interruptible(stop: Event) -> Iterator[None]:
+    """Ctrl-C ends it in order; what has been seen by then is no outlook, nor is an error of what was interrupted."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    with stopping(stop):
+        yield
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 def code_of(found: Foresight) -> int:

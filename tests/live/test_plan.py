@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 from random import SystemRandom
+from signal import SIGINT
+from time import sleep
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from lakehouse_ingest.settings import Settings, SourceSettings
 from lakehouse_ingest.sources.kafka import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
-from tests.services.pipelines import JAVA_OPTIONS
+from tests.services.pipelines import JAVA_OPTIONS, STARTING, Pipelines, is_spark, settings_text, until
 from tests.services.random_topics import RandomTopic, drawn
 
 pytestmark = pytest.mark.live
@@ -155,3 +157,21 @@ def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topi
     assert list(tmp_path.iterdir()) == []
     reader = Kafka(SourceSettings(brokers=bench.broker), [topic])
     assert reader.committed(topic) == {}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.0, 6.0, 10.0])
+def test_an_interruption_is_no_outlook(
+    bench: Bench, topic: str, tmp_path: Path, jars_folder: Path | None, seconds: float
+) -> None:
+    """Ctrl-C while Spark starts, while it is looked where to begin, or in a batch: nothing is said, least of all of
+    the catalog."""
+    create_topic(bench.broker, topic, 1)
+    produce(bench.broker, topic, ((None, b'{"n": 1}') for _ in range(100_000)))
+    with Pipelines(tmp_path, jars_folder) as pipelines:
+        text = settings_text("plan", bench.broker, bench.uri, f"ns_{topic}", topic=topic, max_records=500)
+        running = pipelines.start(text, "--all", verb="plan")
+        assert until(lambda: running.ended or any(map(is_spark, running.family())), STARTING)
+        sleep(seconds)
+        running.send_to_group(SIGINT)
+        assert running.wait() == 130
+        assert running.tail() == ""

@@ -145,7 +145,7 @@ class Running:
 
     def jvm(self) -> int:
         """Spark's."""
-        return next(pid for pid in self.family() if b"org.apache.spark.deploy.SparkSubmit" in _command(pid))
+        return next(filter(is_spark, self.family()))
 
     def end(self) -> None:
         """Whatever state it is in: nothing of it is left afterwards."""
@@ -246,6 +246,10 @@ def descendants(pid: int) -> Iterator[int]:
     for child in _children(pid):
         yield child
         yield from descendants(child)
+
+
+def is_spark(pid: int) -> bool:
+    return b"org.apache.spark.deploy.SparkSubmit" in _command(pid)
 
 
 def freeze(pid: int) -> None:
