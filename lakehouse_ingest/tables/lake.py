@@ -158,6 +158,13 @@ class Lake:
         with explained():
             return pinned.exists(path)
 
+    def metadata_size(self, table: str) -> int:
+        with explained():
+            try:
+                return catalog.pin(self._lake, table).metadata_size()
+            except (catalog.TableMissing, catalog.FileMissing) as missing:
+                raise TryAgain(str(missing)) from missing
+
     # -- the tables of a pipeline -------------------------------------------------------------------------
 
     def registered(self, record: str) -> dict[str, "Registered"]:

@@ -215,3 +215,20 @@ def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench,
 def kafka_clients() -> int:
     gc.collect()
     return sum(isinstance(each, Kafka) for each in gc.get_objects())
+
+
+def test_what_spark_logs_as_an_error_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """And no more than that: each of its lines comes to `say` of the session, here `print`."""
+    java = bench.spark._jvm
+    assert java is not None
+    logger = java.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.scheduler.DAGScheduler")
+    logger.info("more than is needed")
+    logger.error("an executor is gone")
+    said = [""]
+
+    def heard() -> bool:
+        said[0] += capsys.readouterr().out
+        return "DAGScheduler: an executor is gone" in said[0]
+
+    assert until(heard, 20)
+    assert "more than is needed" not in said[0]
