@@ -3,6 +3,7 @@
 import gc
 import json
 import threading
+import time
 from itertools import zip_longest
 
 import pytest
@@ -142,9 +143,12 @@ def test_a_start_that_fails_is_a_trace_of_its_own(bench: Bench, topic: str) -> N
 
 def test_a_batch_is_measured_stage_by_stage(bench: Bench, topic: str) -> None:
     create_topic(bench.broker, topic, 1)
+    began = time.time()
     produce(bench.broker, topic, [*events(range(20), 1), (None, b"{")])
+    produced = time.time()
     with recorded() as seen:
         bench.ingest(bench.settings(topic), telemetry=seen.telemetry)
+    ended = time.time()
     name = f"ns_{topic}.{topic}"
     at = {"pipeline": topic, "stream": topic}
     assert seen.total("lakehouse.records", outcome="landed", table=name, **at) == 20
@@ -153,6 +157,8 @@ def test_a_batch_is_measured_stage_by_stage(bench: Bench, topic: str) -> None:
     stages = {point.attributes["lakehouse.stage"] for point in seen.points("lakehouse.stage.duration")}
     assert stages == {"plan", "write", "record"}
     assert seen.points("lakehouse.commit.duration")
+    written = bench.published(name)[0].timestamp_ms / 1000  # and seen a little later
+    assert written - produced < seen.total("lakehouse.freshness", **at) < ended - began
 
 
 def test_declared_columns_and_one_table_are_one_pass(bench: Bench, topic: str) -> None:
