@@ -10,7 +10,7 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
-from catalog.changes import Add, Describe, Evolution, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
@@ -69,6 +69,7 @@ __all__ = [
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
+    "Fill",
     "Foreseen",
     "HeadFile",
     "Inspection",

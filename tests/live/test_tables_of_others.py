@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, UUIDType
 
+from catalog import Column, Connection, TableSpec, apply, connect, load, plan
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
@@ -84,9 +85,9 @@ def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> No
     )
     produce(bench.broker, topic, events(kinds, range(5)))
     before = {kind: bench.table(f"ns_{topic}.{kind}").metadata for kind in kinds}
-    plan = foresee(bench.pipeline(wanted), None)
-    assert plan.streams[0].refusal is None
-    told = {each.after.name.rpartition(".")[2]: [str(change) for change in each.changes] for each in plan.tables}
+    found = foresee(bench.pipeline(wanted), None)
+    assert found.streams[0].refusal is None
+    told = {each.after.name.rpartition(".")[2]: [str(change) for change in each.changes] for each in found.tables}
     bench.ingest(wanted)
     sql(bench, f"CALL {LAKE}.system.expire_snapshots(table => 'ns_{topic}.brief', retain_last => 1)")
     produce(bench.broker, topic, events(kinds, range(5, 9)))
@@ -100,9 +101,18 @@ def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> No
         rows = bench.spark.table(f"{namespace}.{kind}").select("n", "place.lat").collect()
         theirs = {-3: 1.5, -1: 1.5} | ({} if kind == "deleted" else {-2: 1.5})
         assert sorted(row["n"] for row in rows) == sorted([*theirs, *range(9)]), kind
+    _filled(bench, f"ns_{topic}.v3", rows=12)
     letters = bench.rows(f"ns_{topic}.dead_letters")
     assert Counter(row["reason"] for row in letters) == {"missing_field": 9}
-    assert plan.streams[0].seen.tally.dead == {"missing_field": 5}
+    assert found.streams[0].seen.tally.dead == {"missing_field": 5}
+
+
+def _filled(bench: Bench, name: str, rows: int) -> None:
+    """A default is what Spark reads in rows from before the column."""
+    lake = connect(Connection(bench.uri))
+    apply(lake, name, plan(load(lake, name), TableSpec(name, (Column("site", "string", default="north"),))))
+    lake.close()
+    assert [row["site"] for row in bench.spark.table(f"{LAKE}.{name}").collect()] == ["north"] * rows
 
 
 @pytest.mark.parametrize(
