@@ -22,9 +22,10 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.hiding import HIDDEN_KEYS
 from lakehouse_ingest.network import java_properties, tell
 from lakehouse_ingest.settings import SparkSettings
+from lakehouse_ingest.settings.spark_options import CATALOG, RELIED_ON
 from lakehouse_ingest.spark_errors import sentence
 
-LAKE = "lake"  # the catalog's name within Spark; never seen outside this process
+LAKE = CATALOG.rpartition(".")[2]  # the catalog's name within Spark; never seen outside this process
 STOP_S = 10.0
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars")
@@ -171,21 +172,16 @@ def _options(
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         **(local if settings.master.startswith("local") else {}),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        f"spark.sql.catalog.{LAKE}": "org.apache.iceberg.spark.SparkCatalog",
-        f"spark.sql.catalog.{LAKE}.type": "rest",
+        CATALOG: "org.apache.iceberg.spark.SparkCatalog",
+        f"{CATALOG}.type": "rest",
+        **{f"{CATALOG}.{key}": value for key, value in catalog.items()},
         # foreachBatch runs in a clone of the session with a catalog of its own: a cache would show old tables.
-        f"spark.sql.catalog.{LAKE}.cache-enabled": "false",
-        **{f"spark.sql.catalog.{LAKE}.{key}": value for key, value in catalog.items()},
+        f"{CATALOG}.cache-enabled": "false",
         # Wherever Spark shows its settings or a source's options: its own patterns know neither credentials nor
         # headers, nor what a Kafka client calls its secrets.
         "spark.redaction.regex": HIDDEN_KEYS,
         "spark.sql.redaction.options.regex": HIDDEN_KEYS,
-        "spark.sql.session.timeZone": "UTC",
-        # Fields that differ only by case are two fields.
-        "spark.sql.caseSensitive": "true",
-        # A key that comes twice has its last value, in a variant as in a column.
-        "spark.sql.variant.allowDuplicateKeys": "true",
+        **{key: value for key, (value, _) in RELIED_ON.items()},
         # Where each column of an expression stands in our code, looked up thousands of times a batch.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # What is kept in memory is sorted by table: of small pieces few hold rows of another one as well.

@@ -49,7 +49,7 @@ from lakehouse_ingest.session import forget_catalogs
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import beginning, refuse_unkept, refuse_unread
-from lakehouse_ingest.stream_tables import StreamTables
+from lakehouse_ingest.stream_tables import StreamTables, foretold
 from lakehouse_ingest.table_keeper import Landing
 from lakehouse_ingest.tables import (
     Column,
@@ -222,9 +222,7 @@ class Stream:
         own = FileOptions()
         lake.create(record_spec(record_name, own))
         lake.create(_dead_spec(dead_name, own))
-        # Where the batch record does not know us, it may have been lost: then the tables are asked one by one.
-        known = {} if lake.knows(record_name) else lake.known_in(namespace)
-        known.pop(record_name, None)
+        known = {} if lake.knows(record_name) else self._known(lake, [record_name, dead_name])
         lake.begin_within(0)  # until it is known which generation it is, every mark counts
         # Before anything is claimed: a start that is refused must not end the one that runs.
         self._compare(lake, record_name)
@@ -317,6 +315,19 @@ class Stream:
             threads=threads,
             transform=self.transform,
         )
+
+    def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
+        """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
+        namespace = self.settings.catalog.namespace
+        found = lake.known_in(namespace)
+        named = [f"{namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
+        found.refuse_unread(self.identity, {*own, *named})
+        if found.unread:
+            first, *_ = found.unread.values()
+            names = [*found.unread]
+            self.watch.events.warned("tables_passed_over", stream=self.name, tables=names, error=str(first))
+        record, *_ = own
+        return {name: each for name, each in found.tables.items() if name != record}
 
     def _compare(self, lake: Lake, record_name: str) -> None:
         record = lake.find(record_name)

@@ -1,11 +1,12 @@
 """The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from lakehouse_ingest import names, planning
 from lakehouse_ingest.contracts import aside_of
-from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
@@ -117,6 +118,8 @@ class StreamTables:
         mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
         if name not in mine and len(mine) >= self.stream.max_tables:
             return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
+        if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
+            self._begin_with(name, state, route)
         keeper = TableKeeper(
             self.lake,
             name,
@@ -135,6 +138,11 @@ class StreamTables:
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
         return keeper
+
+    def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:
+        """It could not be read when the batch record was lost: what it holds is of no account in this start."""
+        self.lake.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
+        raise TryAgain(f"the table {name} was not known to hold rows of this pipeline; begun again with it")
 
     def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
         if state:
@@ -155,6 +163,17 @@ class StreamTables:
         # One that another pipeline made of another topic. What says nothing of it is there for whoever names it.
         found = {key: text for key, text in (state.properties if state else {}).items() if key in (TOPIC, TYPE)}
         return bool(found) and found != _origin(route)
+
+
+def foretold(stream: StreamSettings, topics: Sequence[str]) -> list[str]:
+    """The names of the tables that are known before any record is."""
+    wanted = (
+        names.of_table(entry.table, topic, "")
+        for entry in stream.tables
+        if "{type}" not in entry.table
+        for topic in ((entry.topics or topics) if "{topic}" in entry.table else [""])
+    )
+    return [*dict.fromkeys(wanted)]
 
 
 def _apart(name: str, route: Route) -> str:

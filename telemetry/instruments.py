@@ -92,6 +92,7 @@ WARNINGS = (
     "settings_not_read_again",
     "snapshots_not_expired",
     "spark",
+    "tables_passed_over",
     "variable_not_read",
 )
 STAGES = ("plan", "write", "record")

@@ -253,8 +253,9 @@ def _begun(stood: Stood, namespace: str) -> NeedsOperator | None:
     lake = stood.lake
     if not lake.has_namespace(namespace):
         return None
-    known = {stood.record, *lake.known_in(namespace)}
-    places = [lake.seen(state) for name in sorted(known) if (state := lake.find(name))]
+    known = lake.known_in(namespace)
+    known.refuse_unread(stood.identity, {stood.record, *(each.name for each in stood.targets)})
+    places = [lake.seen(state) for name in sorted({stood.record, *known.tables}) if (state := lake.find(name))]
     if marked := next((each.table for each in places if each.mark), None):
         return NeedsOperator(
             f"the pipeline {stood.identity} has begun already, {marked} says how far it is: it goes on from there;"

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from lakehouse_ingest import names, sources, storage
+from lakehouse_ingest import sources, storage
 from lakehouse_ingest.catalog_access import connection_of, spark_properties
 from lakehouse_ingest.commands.run import refuse_early
 from lakehouse_ingest.commands.status import reached
@@ -30,6 +30,7 @@ from lakehouse_ingest.session import LAKE, session
 from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.spark_errors import sentence
+from lakehouse_ingest.stream_tables import foretold
 from lakehouse_ingest.tables import Lake
 
 OURS = "lakehouse-ingest"
@@ -156,13 +157,7 @@ def _publish(settings: Settings, lake: Lake, name: str) -> tuple[str, None]:
 
 def _tables(settings: Settings, lake: Lake) -> tuple[str, None]:
     """Those whose names are known before any record is."""
-    entries = [
-        names.of_table(entry.table, topic, "")
-        for stream in settings.streams
-        for entry in stream.tables
-        if "{type}" not in entry.table
-        for topic in (entry.topics or stream.topics or ([] if "{topic}" in entry.table else [""]))
-    ]
+    entries = [name for stream in settings.streams for name in foretold(stream, stream.topics)]
     wanted = dict.fromkeys([*entries, settings.dead_letters.table, settings.ledger.batch_table])
     found = [lake.look(f"{settings.catalog.namespace}.{name}") for name in wanted]
     if refused := next((each for each in found if each.refusal), None):

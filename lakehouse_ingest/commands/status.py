@@ -71,9 +71,17 @@ def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve:
         return
     if not serve:  # for as long as somebody looks on, no pipeline could begin
         raise TryAgain(f"nobody serves the warehouse {settings.catalog.path} now; look at it without --watch")
-    with catalog:
-        assert catalog.uri
-        yield catalog.uri
+    try:
+        uri = catalog.start(passing=True)
+    except SettingsRefused:
+        if not (served := catalog.served):
+            raise
+        yield served  # by whoever has just begun to
+        return
+    try:
+        yield uri
+    finally:
+        catalog.stop()
 
 
 def _all(settings: Settings, uri: str) -> list[Found]:

@@ -21,6 +21,7 @@ PORTS_TRIED = 100
 # Between the usual servers' ports and those that Linux gives to whoever connects.
 FIRST_PORT, USUAL_FIRST = 10_240, 32_768
 PREDECESSOR_SECONDS = 10.0
+PASSING_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Note:
     port: int
     pid: int
     java: int
+    passing: bool = False  # only until whoever looks has seen it
 
 
 class Claim:
@@ -48,10 +50,10 @@ class Claim:
             lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as broken:
             raise SettingsRefused(f"{self._folder} can't be written ({broken}): choose another place.") from broken
-        deadline = time.monotonic() + PREDECESSOR_SECONDS
+        began = time.monotonic()
         while not _locked(lock):
             note = self.read()
-            if note is None or alive(note.pid) or time.monotonic() > deadline:
+            if time.monotonic() - began >= _worth_waiting_for(note):
                 os.close(lock)
                 raise SettingsRefused(self._refusal(_holder(note)))
             time.sleep(0.05)
@@ -129,6 +131,15 @@ def _first_of_the_systems() -> int:
     except (OSError, ValueError):
         return USUAL_FIRST
     return first if first > FIRST_PORT + PORTS_TRIED else USUAL_FIRST
+
+
+def _worth_waiting_for(holder: Note | None) -> float:
+    """Seconds: a look at a warehouse keeps no pipeline from starting."""
+    if holder is None:
+        return 0.0
+    if not alive(holder.pid):
+        return PREDECESSOR_SECONDS
+    return PASSING_SECONDS if holder.passing else 0.0
 
 
 def _locked(file: int) -> bool:

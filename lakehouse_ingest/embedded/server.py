@@ -29,8 +29,8 @@ class Server(ABC):
         self.claim = Claim(folder, f"{self.kind}.json", self._refusal)
         self._jvm: Jvm | None = None
 
-    def start(self) -> str:
-        """Returns its address once it answers there."""
+    def start(self, *, passing: bool = False) -> str:
+        """Returns its address once it answers there; `passing`: who comes meanwhile may wait for the end."""
         files = ensure(self.kind, folder=self._jars)
         lock = self.claim.take()
         try:
@@ -48,7 +48,7 @@ class Server(ABC):
                         raise failure from error
                     self._jvm.stop()
             assert self._jvm
-            self.claim.write(Note(self._address(port), port, os.getpid(), self._jvm.pid))
+            self.claim.write(Note(self._address(port), port, os.getpid(), self._jvm.pid, passing))
         except BaseException:
             self.stop()
             raise

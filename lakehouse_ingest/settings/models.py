@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from lakehouse_ingest.settings import spark_options
 from lakehouse_ingest.settings.values import (
     ANY_TOPIC,
     HIDDEN,
@@ -453,7 +454,9 @@ class RetrySettings(Model):
 class SparkSettings(Model):
     master: str = Field(default="local[*]", description="this machine, or that of a cluster")
     memory: str = Field(default="1g", description="heap of the driver, which on one machine does all the work")
-    options: Mapping[str, str] = Field(default={}, description="further settings of Spark")
+    options: Annotated[Mapping[str, str], AfterValidator(spark_options.checked)] = Field(
+        default={}, description="further settings of Spark, but for those that a pipeline relies on"
+    )
 
 
 class TelemetrySettings(Model):

@@ -26,7 +26,7 @@ from catalog import (
     same_partitions,
 )
 from lakehouse_ingest.tables.lake import FOLLOW, Lake
-from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_generation
+from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
 from lakehouse_ingest.tables.rehearsed import RehearsedLake
 
@@ -44,6 +44,7 @@ __all__ = [
     "FileMissing",
     "Foreseen",
     "HeadFile",
+    "Known",
     "Lake",
     "LiveFile",
     "Partition",

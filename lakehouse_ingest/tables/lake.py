@@ -12,11 +12,20 @@ import pyarrow as pa
 import catalog
 from catalog import Evolution, HeadFile, LiveFile, Pinned, TableState
 from lakehouse_ingest import ledger
-from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.explaining import URI, LostRace, explained, makeable, superseded, with_advice
-from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Place, Registered, newest_epoch
+from lakehouse_ingest.tables.places import (
+    REGISTERED,
+    TOPIC,
+    TYPE,
+    Known,
+    Place,
+    Registered,
+    has_landed,
+    newest_epoch,
+)
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
 
 CLAIM_TRIES = 8
@@ -187,15 +196,22 @@ class Lake:
         """Whether a start of this pipeline has ever come so far as to leave its mark or its branch there."""
         return self._newest_epoch(table) > 0
 
-    def known_in(self, namespace: str) -> dict[str, "Registered"]:
+    def has_landed_in(self, state: TableState) -> bool:
+        return has_landed(state, self._pipeline)
+
+    def known_in(self, namespace: str) -> Known:
         """The tables of a namespace that know this pipeline, whatever the batch record says."""
-        with explained():
-            names = catalog.names_in(self._lake, namespace)
-        states = {name: state for name in names if (state := self.find(name)) and newest_epoch(state, self._pipeline)}
-        return {
-            name: Registered(state.uuid, state.properties.get(TOPIC, ""), state.properties.get(TYPE, ""))
-            for name, state in states.items()
-        }
+        tables: dict[str, Registered] = {}
+        unread: dict[str, LakehouseError] = {}
+        for name in self.names_in(namespace):
+            try:
+                state = self.find(name)
+            except LakehouseError as failure:
+                unread[name] = failure
+                continue
+            if state and newest_epoch(state, self._pipeline):
+                tables[name] = Registered(state.uuid, state.properties.get(TOPIC, ""), state.properties.get(TYPE, ""))
+        return Known(tables, unread)
 
     def heads(self, record: str) -> dict[str, ledger.Head]:
         """The last landing in each table, as the batch record has it."""

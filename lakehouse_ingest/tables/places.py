@@ -1,11 +1,12 @@
 """Where a start of a pipeline stands on a table, read from nothing but what the table says."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from catalog import TableState
 from lakehouse_ingest import ledger
+from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Offsets
 
@@ -56,6 +57,30 @@ class Registered:
     type: str = ""
 
 
+@dataclass(frozen=True)
+class Known:
+    """The tables of a namespace that know a pipeline, and those that could not be asked, each with the reason."""
+
+    tables: Mapping[str, Registered] = field(default_factory=dict)
+    unread: Mapping[str, LakehouseError] = field(default_factory=dict)
+
+    def refuse_unread(self, pipeline: str, named: Collection[str]) -> None:
+        """Stops at a table that can't be read and may be ours; the others may be passed over.
+
+        Every start opens the dead letters before anything lands: where they can be read and know nothing of the
+        pipeline, and no other table does, it has never landed anything. Where one does, the batch record is lost, and
+        a table that is not asked might hold the highest `complete` of all: what lies below it would be read again, or
+        by `source.start = "latest"` never. Should all that knew us be lost at once, `StreamTables` still sees what a
+        table holds before it writes to it.
+        """
+        if own := next((failure for name, failure in self.unread.items() if name in named), None):
+            raise own
+        if self.tables and self.unread:
+            failure = next(iter(self.unread.values()))
+            why = f"as the batch record knows {pipeline} no more, this table may be its own: see that it can be read"
+            raise type(failure)(f"{failure}; {why}") from failure
+
+
 def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
     summaries = [snapshot.summary for snapshot in state.ancestors()]
     mark = ledger.newest(summaries, pipeline)
@@ -100,6 +125,12 @@ def branches(state: TableState, pipeline: str) -> dict[int, str]:
 
 def direct_epoch(state: TableState, pipeline: str) -> int:
     return int(state.properties.get(f"{EPOCH}{pipeline}", 0))
+
+
+def has_landed(state: TableState, pipeline: str) -> bool:
+    """Whether rows of it may be there; where the history was cut, to have been there is enough."""
+    place = place_on(state, pipeline, 0)
+    return place.mark is not None or (not place.known and newest_epoch(state, pipeline) > 0)
 
 
 def newest_epoch(state: TableState, pipeline: str) -> int:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import NeedsOperator
 from lakehouse_ingest.ledger import MARK, PREFIX
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.tables import FileMissing, HeadFile, Lake, Pinned, Registered
+from lakehouse_ingest.tables import FileMissing, HeadFile, Known, Lake, Pinned, Registered
 from lakehouse_ingest.verifying.findings import Findings, Kind
 from lakehouse_ingest.verifying.recount import AT_ONCE, BOUNDS, Holder
 
@@ -29,6 +29,7 @@ class Heads:
     record: Pinned | None
     tables: Mapping[str, Pinned | None]  # None: dropped
     registered: Mapping[str, Registered]
+    unread: Mapping[str, str] = field(default_factory=dict)  # that may be of them, and why nobody can tell
 
     @property
     def there(self) -> list[Pinned]:
@@ -38,11 +39,12 @@ class Heads:
 def heads(lake: Lake, names: Names) -> Heads:
     """Those that the batch record has registered; where it is gone, all that bear a mark of this stream."""
     record = lake.pin(names.record)
-    registered = lake.registered(names.record) if record else {}
-    if not registered and lake.has_namespace(names.namespace):
-        registered = lake.known_in(names.namespace)
-    registered = {name: each for name, each in registered.items() if name != names.record}
-    return Heads(record, {name: lake.pin(name) for name in sorted(registered)}, registered)
+    known = Known(lake.registered(names.record) if record else {})
+    if not known.tables and lake.has_namespace(names.namespace):
+        known = lake.known_in(names.namespace)
+    registered = {name: each for name, each in known.tables.items() if name != names.record}
+    unread = {name: str(failure) for name, failure in known.unread.items()}
+    return Heads(record, {name: lake.pin(name) for name in sorted(registered)}, registered, unread)
 
 
 @dataclass
@@ -67,6 +69,10 @@ class Inspector:
                     f"the table {name}, which this pipeline fed, {what}; restore it, or see `lakehouse-ingest recover`",
                     tables=(name,),
                 )
+        for name, why in self.heads.unread.items():
+            self.blind = True
+            said = f"{name} can't be read, and may hold rows of this pipeline: {why}"
+            self.findings.add(Kind.UNKNOWN, said, tables=(name,))
         found = []
         for pinned in self.heads.there:
             try:

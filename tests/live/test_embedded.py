@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -26,6 +27,7 @@ SERVERS = (EmbeddedCatalog, EmbeddedBroker)
 CHILD = """
 import signal, sys
 from pathlib import Path
+from threading import Timer
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 kind, folder, jars = sys.argv[1:]
@@ -118,6 +120,17 @@ def test_a_second_one_is_told_who_serves(
             second.start()
         assert noted(second).uri in str(refused.value)
         assert {"catalog": "--catalog-uri", "broker": "--brokers"}[server.kind] in str(refused.value)
+
+
+def test_who_only_looks_is_waited_for(tmp_path: Path, jars_folder: Path | None) -> None:
+    """A pipeline that is started while somebody asks for its status starts."""
+    first, second = (EmbeddedCatalog(tmp_path, jars=jars_folder) for _ in range(2))
+    first.start(passing=True)
+    look = Timer(1.0, first.stop)
+    look.start()
+    with second:
+        assert not look.is_alive()
+        assert second.served == second.uri
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -1,5 +1,10 @@
 """Settings that no other test needs do what they say."""
 
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 import pytest
 from confluent_kafka import Producer
 from pyiceberg.table.sorting import SortDirection
@@ -45,3 +50,76 @@ def test_what_was_aborted_is_left_out_unless_it_is_asked_for(
         end(30)
     bench.ingest(bench.settings(topic, source={"brokers": bench.broker, "isolation": isolation}))
     assert sum(bench.places(f"ns_{topic}.{topic}").values()) == count
+
+
+# -- Spark's own ------------------------------------------------------------------------------------------
+
+OTHERWISE = {
+    "how rows are written": {
+        "spark.sql.iceberg.use-table-distribution-and-ordering": "false",
+        "spark.sql.iceberg.distribution-mode": "range",
+        "spark.sql.iceberg.merge-schema": "true",
+        "spark.sql.iceberg.check-nullability": "false",
+        "spark.sql.iceberg.check-ordering": "false",
+    },
+    "how work is done": {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.streaming.minBatchesToRetain": "1",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+    },
+    "how values are read": {
+        "spark.sql.jsonGenerator.ignoreNullFields": "false",
+        "spark.sql.json.enablePartialResults": "false",
+        "spark.sql.json.enableExactStringParsing": "false",
+        "spark.sql.columnNameOfCorruptRecord": "n",
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+        "spark.sql.ansi.enforceReservedKeywords": "true",
+        "spark.sql.parser.escapedStringLiterals": "true",
+    },
+}
+DAY_MS = 86_400_000
+
+
+@contextmanager
+def set_to(bench: Bench, options: Mapping[str, str]) -> Iterator[None]:
+    before = {option: bench.spark.conf.get(option, None) for option in options}
+    for option, value in options.items():
+        bench.spark.conf.set(option, value)
+    try:
+        yield
+    finally:
+        for option, old in before.items():
+            bench.spark.conf.unset(option) if old is None else bench.spark.conf.set(option, old)
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
+def test_spark_set_otherwise_lands_the_same(bench: Bench, topic: str, what: str) -> None:
+    """Days to and fro, names that differ by case, lists within objects, values that do not fit; in several batches."""
+    create_topic(bench.broker, topic, 1)
+    bodies = [
+        {"type": kind, "ts_ms": n % 3 * DAY_MS, "n": n, "a": n, "A": -n, "place": {"x": [n, None]}, "none": None}
+        for n in range(20)
+        for kind in ("told", "found")
+    ]
+    bodies += [{"type": "told", "ts_ms": 0, "n": n} for n in ("much", 70_000, None)]
+    produce(bench.broker, topic, [(None, json.dumps(body).encode()) for body in bodies])
+    types = {"n": "int16", "ts_ms": "long", "place": "struct<x: list<long>>"}
+    columns = [{"name": name, "type": kind, "required": name == "n"} for name, kind in types.items()]
+    told = {"table": "told", "types": ["told"], "columns": columns, "event_time": "ts_ms", "event_time_unit": "ms"}
+    found = {"table": "found", "event_time": "ts_ms", "event_time_unit": "ms"}
+    stream = {"topics": [topic], "every": 0, "max_records": 15, "type_from": "field:type", "tables": [told, found]}
+    with set_to(bench, OTHERWISE[what]):
+        bench.ingest(bench.settings(topic, streams=[stream]))
+    for name in ("told", "found"):
+        rows = sorted(bench.rows(f"ns_{topic}.{name}"), key=lambda row: row["n"])
+        assert [(row["n"], row["place"]) for row in rows] == [(n, {"x": [n, None]}) for n in range(20)]
+        assert {row["event_time"].timestamp() * 1000 for row in rows} == {0, DAY_MS, 2 * DAY_MS}
+        both = [value for key, value in rows[1].items() if key.casefold().partition("_")[0] == "a"]
+        assert sorted(both) == ([-1, 1] if name == "found" else [])
+    letters = Counter(row["reason"] for row in bench.rows(f"ns_{topic}.dead_letters"))
+    assert letters == {"wrong_type": 1, "out_of_range": 1, "missing_field": 1}
+    assert set(bench.places(f"ns_{topic}.told", f"ns_{topic}.found").values()) == {1}

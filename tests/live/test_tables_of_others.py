@@ -2,14 +2,19 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, UUIDType
+from structlog.testing import capture_logs
 
 from catalog import Column, Connection, TableSpec, apply, connect, load, plan
-from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.errors import LakehouseError, NeedsOperator
 from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
@@ -163,3 +168,78 @@ def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: s
     assert f"ns_{topic}.looks is a view, and a table is needed" in str(stream.refusal)
     with pytest.raises(LakehouseError, match="is a view"):
         bench.ingest(looks)
+
+
+# -- those that can't be read -----------------------------------------------------------------------------
+
+
+def unreadable(bench: Bench, table: str) -> Callable[[], object]:
+    """Its metadata file is gone; gives what brings it back. What else there is: tests/unit/test_bad_catalogs.py."""
+    file = Path(urlsplit(bench.table(table).metadata_location).path)
+    return partial(file.rename(file.with_suffix(".away")).rename, file)
+
+
+def test_what_is_not_ours_and_cant_be_read_is_passed_over(bench: Bench, topic: str) -> None:
+    """Of a first start: told in one line; nobody asks for it again until a record leads there."""
+    create_topic(bench.broker, topic, 1)
+    sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+    theirs = [f"ns_{topic}.{name}" for name in ("gone", "lost")]
+    for name in theirs:
+        sql(bench, f"CREATE TABLE {LAKE}.{name} (n BIGINT)")
+        unreadable(bench, name)
+    produce(bench.broker, topic, events(["order"], range(3)))
+    wanted = settings(bench, topic, {"table": "{type}"})
+    for told in (1, 0):
+        pipeline = bench.pipeline(wanted)
+        with capture_logs() as said:
+            pipeline.run()
+        lines = [each for each in said if each["event"] == "tables_passed_over"]
+        assert len(lines) == told
+        assert all(each["tables"] == theirs for each in lines)
+    assert sum(bench.places(f"ns_{topic}.order").values()) == 3
+    produce(bench.broker, topic, events(["gone"], range(1)))
+    with pytest.raises(NeedsOperator, match=r"gone: its file .* restore it"):
+        bench.ingest(wanted)
+
+
+@pytest.mark.parametrize("table", ["{topic}", "others", "dead_letters"])
+def test_what_the_settings_name_is_not_passed_over(bench: Bench, topic: str, table: str) -> None:
+    """Not even before there is a record for it."""
+    create_topic(bench.broker, topic, 1)
+    name = f"ns_{topic}.{table.format(topic=topic)}"
+    sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+    sql(bench, f"CREATE TABLE {LAKE}.{name} (n BIGINT)")
+    unreadable(bench, name)
+    with pytest.raises(NeedsOperator, match=f"{name}: its file .* is gone"):
+        bench.ingest(settings(bench, topic, {"table": table if table != "dead_letters" else "{type}"}))
+
+
+def test_without_the_batch_record_any_table_may_be_ours(bench: Bench, topic: str) -> None:
+    create_topic(bench.broker, topic, 1)
+    wanted = settings(bench, topic, {"table": "{type}"})
+    produce(bench.broker, topic, events(["order", "login"], range(3)))
+    bench.ingest(wanted)
+    bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
+    mend = unreadable(bench, f"ns_{topic}.order")
+    with pytest.raises(NeedsOperator, match=rf"ns_{topic}.order: its file .* is gone.*; as the batch record knows"):
+        bench.ingest(wanted)
+    mend()
+    bench.ingest(wanted)
+    assert bench.places(f"ns_{topic}.order", f"ns_{topic}.login") == {(topic, 0, n): 1 for n in range(6)}
+
+
+def test_a_table_that_turns_out_to_be_ours_is_gone_on_with(bench: Bench, topic: str) -> None:
+    """All else that knew this pipeline is lost, so it was passed over; its rows are not landed again."""
+    create_topic(bench.broker, topic, 1)
+    wanted = settings(bench, topic, {"table": "{type}"})
+    produce(bench.broker, topic, events(["order"], range(3)))
+    bench.ingest(wanted)
+    mend = unreadable(bench, f"ns_{topic}.order")
+    for name in ("lakehouse_batches", "dead_letters"):
+        bench.lake.purge_table(f"ns_{topic}.{name}")
+    with pytest.raises(NeedsOperator, match=f"ns_{topic}.order"):
+        bench.ingest(wanted)
+    mend()
+    produce(bench.broker, topic, events(["order", "login"], range(3, 5)))
+    bench.ingest(wanted)
+    assert bench.places(f"ns_{topic}.order", f"ns_{topic}.login") == {(topic, 0, n): 1 for n in range(7)}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stream_tables import Refusal, StreamTables
-from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
 from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
 
 NAME = "iot.sensors"
@@ -82,6 +83,29 @@ def test_what_is_no_table_that_can_be_used(found: str) -> None:
                 ask(lake)
             assert NAME in str(told.value)
             assert len(fitted(str(told.value))) <= LONGEST
+
+
+LISTED: dict[tuple[str, str], tuple[int, str]] = {
+    ("GET", "/namespaces/iot/tables"): (200, json.dumps({"identifiers": [{"namespace": ["iot"], "name": "sensors"}]}))
+}
+UNREADABLE: dict[str, Bodies] = {
+    **{found: bodies for found, (bodies, _) in TABLES.items()},
+    "forbidden": {TABLE: refusal(403)},
+    "an error each time": {TABLE: refusal(500)},
+}
+
+
+@pytest.mark.parametrize("found", UNREADABLE)
+def test_a_table_of_others_that_cant_be_read_is_known_as_that(found: str) -> None:
+    """It stops who names it, or who has been in this namespace before and knows no more where."""
+    with lake_with({**LISTED, **UNREADABLE[found]}) as lake:
+        known = lake.known_in("iot")
+    assert (known.tables, [*known.unread]) == ({}, [NAME])
+    known.refuse_unread("plant", {"iot.others"})
+    with pytest.raises(type(known.unread[NAME]), match=str(known.unread[NAME])):
+        known.refuse_unread("plant", {NAME})
+    with pytest.raises(type(known.unread[NAME]), match=r"; as the batch record knows plant no more, this table may be"):
+        replace(known, tables={"iot.others": Registered("")}).refuse_unread("plant", set())
 
 
 def test_a_view_where_a_table_is_expected() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.settings import Settings, from_flags, load_settings
+from lakehouse_ingest.errors import LONGEST, SettingsRefused
+from lakehouse_ingest.settings import Settings, SparkSettings, from_flags, load_settings
+from lakehouse_ingest.settings.spark_options import NOT_TAKEN, RELIED_ON
 
 SECRET = "s3cr3t-planted"
 ONE_TOPIC: dict[str, Any] = {"streams": [{"topics": ["sensors"]}]}
@@ -379,3 +380,23 @@ def test_partitions_are_stated_by_topic() -> None:
 )
 def test_partitions_that_make_no_sense_are_refused(wrong: object) -> None:
     assert "such as { topic = [0, 1] }" in refused({"source": {"partitions": wrong}})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        *((name, "x", f"{name}, which is {needed} here: {why}") for name, (needed, why) in RELIED_ON.items()),
+        *((f"{start}x", "x", why) for start, why in NOT_TAKEN.items()),
+        ("spark.sql.catalog.lake.cache-enabled", "true", "the same catalog"),
+    ],
+)
+def test_what_a_pipeline_relies_on_of_spark_is_not_for_its_settings(option: str, value: str, said: str) -> None:
+    sentence = refused({**ONE_TOPIC, "spark": {"options": {option: value}}})
+    assert sentence.startswith(f"the setting `spark.options` should be without {option}")
+    assert said in sentence
+    assert len(sentence) <= LONGEST
+
+
+def test_spark_may_be_told_what_it_is_told_anyway_and_more() -> None:
+    options = {name: f"other, {needed.upper()}" for name, (needed, _) in RELIED_ON.items()}
+    assert SparkSettings(options={**options, "spark.speculation": "true"}).options["spark.speculation"] == "true"

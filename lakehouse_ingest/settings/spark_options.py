@@ -1,0 +1,41 @@
+"""Spark's own settings that a pipeline relies on: as `spark.options` any other may be set.
+
+Of the others, those that look as if they could change what lands are tried in tests/live/test_settings_in_use.py.
+"""
+
+from collections.abc import Mapping
+
+CATALOG = "spark.sql.catalog.lake"
+OVERFLOW = "a number that does not fit would become another one, unseen"
+
+RELIED_ON: Mapping[str, tuple[str, str]] = {
+    "spark.sql.caseSensitive": ("true", "fields that differ only by case are two fields"),
+    "spark.sql.session.timeZone": ("UTC", "a time without a zone is one of UTC"),
+    "spark.sql.timestampType": ("TIMESTAMP_LTZ", "a time is a moment, whatever its zone"),
+    "spark.sql.ansi.enabled": ("true", OVERFLOW),
+    "spark.sql.storeAssignmentPolicy": ("ANSI", OVERFLOW),
+    "spark.sql.variant.allowDuplicateKeys": ("true", "a key that comes twice has its last value"),
+    "spark.sql.extensions": (
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "snapshots are expired by Iceberg's procedures",
+    ),
+}
+# By what they begin with.
+NOT_TAKEN: Mapping[str, str] = {
+    CATALOG: "Spark and the ledger need the same catalog; what is true for both goes into `catalog.properties`",
+    "spark.wap.": "where rows are staged is the ledger's business",
+    "spark.sql.legacy.": "it may change what a value means",
+    "spark.redaction.": "secrets would be shown",
+    "spark.sql.redaction.": "secrets would be shown",
+}
+
+
+def checked(options: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in options.items():
+        if why := next((why for start, why in NOT_TAKEN.items() if name.startswith(start)), None):
+            raise ValueError(f"should be without {name}: {why}")
+        needed, why = RELIED_ON.get(name, (value, ""))
+        # Some are lists, of which the needed one is a part.
+        if needed.casefold() not in (part.strip().casefold() for part in value.split(",")):
+            raise ValueError(f"should be without {name}, which is {needed} here: {why}")
+    return options
