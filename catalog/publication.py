@@ -24,6 +24,7 @@ from catalog.specs import TableState
 from catalog.states import state_of
 
 _MAIN = "main"
+_WRITTEN = 2  # the newest format that pyiceberg writes manifests of
 
 
 def head(lake: Lake, name: str, ref: str = _MAIN) -> int | None:
@@ -37,7 +38,7 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
     Without any snapshot there is nothing to point to: the branch then gets an empty one, main stays unset.
     OutcomeUnknown where it is there after we have asked for it: without an answer, or with the refusal that a
     proxy gets when it repeats a request. Whether a branch of this name is ours or another's cannot be told.
-    BranchesRefused where the catalog does not take it.
+    BranchesRefused where the catalog does not take it, Refused where the table's format has no empty one from here.
     """
     _not_main(branch, *drop)
     refused: Conflict | None = None
@@ -51,6 +52,11 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
         updates = [*(remove(ref) for ref in drop if ref in state.refs), *forget(state, drop)]
         if (at := state.main or _empty(state, drop)) is not None:
             updates.append(move(branch, at))
+        elif state.format_version > _WRITTEN:
+            raise Refused(
+                f"{name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
+                " written from here: insert a row with another engine, or make it of version 2"
+            )
         else:
             with lake.calling(f"opening branch {branch} of table {name}"):
                 empty = append_onto_main(table, (), {})

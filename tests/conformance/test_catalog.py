@@ -207,6 +207,17 @@ def test_on_an_empty_table_main_stays_unset_until_the_first_publication(kind: Ki
     assert ids_in(lake, name) == [1, 2]
 
 
+def test_a_branch_of_an_empty_table_of_version_3_is_refused_with_what_to_do(
+    kind: Kind, lake: Lake, unmade: str
+) -> None:
+    """Its shape may be changed and its branches published, once an engine has made a snapshot."""
+    kind.needs(Can.NEW_FORMATS)
+    create_table(lake, TableSpec(unmade, (Column("id", "long"),), properties={"format-version": "3"}))
+    with pytest.raises(Refused, match=r"has format version 3 and no snapshot yet, .* insert a row"):
+        open_branch(lake, unmade, "ours")
+    assert not load(lake, unmade).refs
+
+
 def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_published(
     kind: Kind, lake: Lake, name: str
 ) -> None:
