@@ -8,7 +8,7 @@ branch fences the older one for good. For what is staged without a branch see `m
 from collections.abc import Sequence
 
 from catalog.attempts import patiently
-from catalog.commits import append_onto_main, commit, forget, is_published, move, note, remove, still
+from catalog.commits import WRITTEN_FORMAT, append_onto_main, commit, forget, is_published, move, note, remove, still
 from catalog.connection import Lake
 from catalog.errors import (
     BranchesRefused,
@@ -24,7 +24,6 @@ from catalog.specs import TableState
 from catalog.states import state_of
 
 _MAIN = "main"
-_WRITTEN = 2  # the newest format that pyiceberg writes manifests of
 
 
 def head(lake: Lake, name: str, ref: str = _MAIN) -> int | None:
@@ -52,7 +51,7 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
         updates = [*(remove(ref) for ref in drop if ref in state.refs), *forget(state, drop)]
         if (at := state.main or _empty(state, drop)) is not None:
             updates.append(move(branch, at))
-        elif state.format_version > _WRITTEN:
+        elif state.format_version > WRITTEN_FORMAT:
             raise Refused(
                 f"{name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
                 " written from here: insert a row with another engine, or make it of version 2"

@@ -17,7 +17,7 @@ from pyiceberg.table import FileScanTask, Table, WriteTask
 from pyiceberg.typedef import Record
 
 from catalog.attempts import patiently
-from catalog.commits import commit, still
+from catalog.commits import check_writable, commit, still
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
 from catalog.main_only import Decide
@@ -44,6 +44,7 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Dec
     ours: dict[int, int] = {}  # snapshot: rows that it changes
     for last in patiently(TRIES):
         table = lake.table(name)
+        check_writable(table)
         state = state_of(table)
         if heard := [ours[snapshot.id] for snapshot in state.ancestors() if snapshot.id in ours]:
             return state, heard[0]
