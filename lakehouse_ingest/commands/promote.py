@@ -24,7 +24,7 @@ from lakehouse_ingest.names import told_apart
 from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_at, type_of, value_of, written
 from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Add, Column, Lake, TableState, arrow_type, fields_of
+from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, Lake, TableState, arrow_type, fields_of
 
 ROUNDS = 5  # looks for what was set aside while we wrote
 SHOWN = 10
@@ -88,6 +88,11 @@ def _looked(lake: Lake, table: str, name: str, kind: str | None) -> Promotion:
         raise SettingsRefused(f"there is no table {table}: --table names one of `catalog.namespace`, or namespace.name")
     if not any(each.name == RESCUED for each in state.columns):
         raise SettingsRefused(f"the table {table} has no column {RESCUED}, so nothing of it was ever set aside")
+    if state.format_version > WRITTEN_FORMAT:
+        raise SettingsRefused(
+            f"{table} has format version {state.format_version}, and files of that are exchanged by engines only:"
+            " fill a column of your own there, by SQL"
+        )
     # A key with dots is a name as it is, where there is such a key.
     is_name = "." not in name or any(name in parts for parts in _aside(lake, table))
     path = (name,) if is_name else tuple(name.split("."))

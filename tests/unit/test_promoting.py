@@ -157,6 +157,12 @@ def test_what_says_in_which_partition_a_row_lies_is_not_filled(path: tuple[str, 
         _planned(cast("Lake", None), PARTED, path, None, [])
 
 
+def test_a_format_that_is_not_written_from_here_gets_no_empty_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ManyFiles, "find", lambda *_: replace(PARTED, format_version=3))
+    with pytest.raises(SettingsRefused, match=r"ns\.t has format version 3"):
+        _looked(cast("Lake", ManyFiles()), PARTED.name, "level", None)
+
+
 class ManyFiles:
     """Of a table: as many as ten megabytes of what was set aside, each file made when it is asked for."""
 
