@@ -18,6 +18,7 @@ from lakehouse_ingest.errors import LakehouseError, NeedsOperator
 from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables import Lake, Place
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -118,6 +119,32 @@ def _filled(bench: Bench, name: str, rows: int) -> None:
     apply(lake, name, plan(load(lake, name), TableSpec(name, (Column("site", "string", default="north"),))))
     lake.close()
     assert [row["site"] for row in bench.spark.table(f"{LAKE}.{name}").collect()] == ["north"] * rows
+
+
+def test_a_table_of_version_3_may_have_busy_neighbours(
+    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused because of them can't be staged again from here: it is written again, by Spark."""
+    create_topic(bench.broker, topic, 1)
+    sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+    table = f"{LAKE}.ns_{topic}.others"
+    sql(bench, f"CREATE TABLE {table} (n BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '3')")
+    wanted = settings(bench, topic, {"table": "others", "partition_by": []})
+    produce(bench.broker, topic, ((None, json.dumps({"n": n}).encode()) for n in range(5)))
+    with pytest.raises(LakehouseError, match="has format version 3 and no snapshot yet"):
+        bench.ingest(wanted)
+    sql(bench, f"INSERT INTO {table} (n) VALUES (-1)")
+    publish, busy = Lake.publish, iter([-2, -3])
+
+    def late(lake: Lake, place: Place, *more: Any) -> Place:
+        if place.table.endswith("others") and (n := next(busy, None)):
+            sql(bench, f"INSERT INTO {table} (n) VALUES ({n})")
+        return publish(lake, place, *more)
+
+    monkeypatch.setattr(Lake, "publish", late)
+    bench.ingest(wanted)
+    assert next(busy, None) is None
+    assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.others")) == [-3, -2, -1, *range(5)]
 
 
 @pytest.mark.parametrize(
