@@ -10,7 +10,8 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
-from catalog.changes import Add, Describe, Evolution, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
+from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
@@ -51,6 +52,7 @@ from catalog.staging import append_rows, publish_again
 from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
+    "WRITTEN_FORMAT",
     "Add",
     "BranchGone",
     "BranchesRefused",
@@ -69,6 +71,7 @@ __all__ = [
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
+    "Fill",
     "Foreseen",
     "HeadFile",
     "Inspection",

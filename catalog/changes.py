@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from catalog.layouts import shown
-from catalog.specs import Column, Partition
+from catalog.specs import Column, Default, Partition
 
 
 class Fate(StrEnum):
@@ -45,7 +45,8 @@ class Add:
         return f"{self.parent}.{self.column.name}" if self.parent else self.column.name
 
     def __str__(self) -> str:
-        return f"+ {self.path} {self.column.type}"
+        default = "" if self.column.default is None else f" default {self.column.default!r}"
+        return f"+ {self.path} {self.column.type}{default}"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,17 @@ class Describe:
 
 
 @dataclass(frozen=True)
+class Fill:
+    """Another value for writers who have none; rows that are there stay as they are."""
+
+    path: str
+    value: Default
+
+    def __str__(self) -> str:
+        return f"~ {self.path} default {self.value!r}"
+
+
+@dataclass(frozen=True)
 class Repartition:
     """New files are laid out in another way; those that are there stay."""
 
@@ -92,5 +104,5 @@ class Repartition:
         return f"~ partitions {shown(self.old)} -> {shown(self.new)}"
 
 
-Evolution = Add | Widen | Relax | Describe
+Evolution = Add | Widen | Relax | Describe | Fill
 Change = Evolution | Repartition

@@ -22,9 +22,11 @@ from pyiceberg.table.update import (
 )
 
 from catalog.connection import Lake
+from catalog.errors import Refused
 from catalog.specs import TableState
 from catalog.states import state_from
 
+WRITTEN_FORMAT = 2  # the newest that pyiceberg writes a snapshot's manifests of
 Updates = tuple[TableUpdate, ...]
 Requirements = tuple[TableRequirement, ...]
 
@@ -87,6 +89,15 @@ def properties(given: Mapping[str, str]) -> Updates:
     return (SetPropertiesUpdate(updates=dict(given)),) if given else ()
 
 
+def check_writable(table: Table) -> None:
+    """Refuse a table of whose format no snapshot can be made from here."""
+    if (version := table.metadata.format_version) > WRITTEN_FORMAT:
+        raise Refused(
+            f"{'.'.join(table.name())} has format version {version}, and snapshots of that are made by engines only:"
+            f" use a table of version {WRITTEN_FORMAT}"
+        )
+
+
 @dataclass(frozen=True)
 class Append:
     """A snapshot on top of main that waits to be put on a branch."""
@@ -101,6 +112,7 @@ def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[s
     They stay where they are should the commit be refused: a refusal may be a proxy's that repeated a request
     which had been heard, and a snapshot without its manifests is a broken table. Orphans are maintenance's.
     """
+    check_writable(table)
     # Without a branch pyiceberg builds upon main and sets no ref.
     producer = table.transaction().update_snapshot(dict(summary), branch=None).fast_append()
     for file in files:

@@ -102,7 +102,7 @@ class MetadataMissing(Refused):
 
 
 class FilesUnfit(Refused):
-    """The table has become another than the files were written for."""
+    """The table has become another than the files were written for, or they can't be committed from here."""
 
 
 # A body's length of HTML from a proxy is no sentence.

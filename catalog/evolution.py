@@ -1,12 +1,13 @@
 """Plans carried out, while others read the table, write to it, and change it as well."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import AssertLastAssignedFieldId
 
 from catalog.attempts import patiently
-from catalog.changes import Add, Change, Describe, Relax, Repartition, Widen
+from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
 from catalog.commits import Requirements, Updates, commit
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
@@ -78,13 +79,17 @@ def _requests(table: Table, changes: Sequence[Change]) -> tuple[Requirements, Up
             match change:
                 case Add(parent, column):
                     path = (parent, column.name) if parent else (column.name,)
-                    update.add_column(path, parse_type(column.type), doc=column.doc)
+                    update.add_column(
+                        path, parse_type(column.type), doc=column.doc, default_value=cast(Any, column.default)
+                    )
                 case Widen(path, _, new):
                     update.update_column(path, field_type=parse_type(new))
                 case Relax(path):
                     update.make_column_optional(path)
                 case Describe(path, doc):
                     update.update_column(path, doc=doc)
+                case Fill(path, value):
+                    update.set_default_value(path, cast(Any, value))
     for change in changes:
         if isinstance(change, Repartition):
             _repartition(staged, change)

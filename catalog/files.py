@@ -90,6 +90,12 @@ class Pinned:
         with self._reading(path):
             return self._table.io.new_input(path).exists()
 
+    def metadata_size(self) -> int:
+        """The bytes that whoever opens the table loads first."""
+        path = self.state.metadata_location
+        with self._reading(path):
+            return len(self._table.io.new_input(path))
+
     def _read(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """By the columns' names, which nobody changes; pyiceberg would keep all of a file in memory at once."""
         with self._table.io.new_input(file.path).open() as source:

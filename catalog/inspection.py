@@ -48,7 +48,7 @@ def _of_its_shape(state: TableState) -> Iterator[str]:
     if state.format_version > _USUAL_VERSION:
         yield (
             f"it has format version {state.format_version}: its shape can be changed from here and branches published,"
-            " but rows are written by engines only, and what was refused can't be staged again"
+            " but rows are written by engines only, and what was refused is written by them again"
         )
     if always := [path for path, field, _ in columns_in(struct_of(state.columns)) if field.required]:
         yield f"rows need a value in {', '.join(always)}"

@@ -17,7 +17,7 @@ from catalog.commits import commit, move, properties, still
 from catalog.connection import Lake
 from catalog.errors import Conflict, FilesUnfit, OutcomeUnknown
 from catalog.specs import TableState
-from catalog.staging import TRIES, added_files, built, check_required, written_files
+from catalog.staging import TRIES, added_files, built, check_fit, written_files
 from catalog.states import state_of
 
 _MAIN = "main"
@@ -60,7 +60,7 @@ def restage_onto(lake: Lake, name: str, staged: int, decide: Decide) -> TableSta
             raise FilesUnfit(f"{what}: others have expired it")
         if not found:  # what lies between a look and the commit is time for others
             found.extend(added_files(table, staged))
-        check_required(table, staged)
+        check_fit(table, staged)
         return found
 
     return _Onto(lake, name, what, decide, {staged}).commit(files)

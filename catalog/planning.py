@@ -5,17 +5,18 @@
 
 Nothing here talks to a catalog. What is added goes behind what is there, in the order of what is wanted, and is
 optional at every depth: rows that are there lack it. What the table has and the data lacks stays as it is. A name that
-differs by case only is neither the same nor another one: it is set aside. Default values (format 3) are not planned.
+differs by case only is neither the same nor another one: it is set aside.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from catalog.changes import Add, Change, Describe, Fate, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Change, Describe, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.comparison import Comparison
 from catalog.contracts import FOLLOW, Contract, Rule, within
+from catalog.defaults import filled
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
 from catalog.layouts import misfits, same_partitions, shown
 from catalog.specs import Column, TableSpec, TableState
@@ -52,12 +53,16 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
     """Compare a table with what is wanted of it; what is asked for is said in `Contract`."""
     walk = Comparison(current, contract)
     walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
-    changes: list[Change] = list(walk.changes)
-    objections: list[str] = []
+    now = evolved(current.columns, walk.changes)
+    astray = {each.path for each in walk.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE}}
+    taken = [column for column in wanted.columns if column.name not in astray]
+    evolution, objections = filled(current, now, taken, walk.changes, contract)
+    changes: list[Change] = [*evolution]
     if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
         # What is there already has been found good by whoever made it.
-        objections += misfits(wanted.partitions, struct_of(evolved(current.columns, changes)))
-        if not objections:
+        unfit = misfits(wanted.partitions, struct_of(now))
+        objections += unfit
+        if not unfit:
             if contract.partitions is Rule.EVOLVE:
                 changes.append(Repartition(current.partitions, wanted.partitions))
             else:
@@ -122,4 +127,7 @@ def evolved(columns: Sequence[Column], changes: Iterable[Change]) -> tuple[Colum
                 return map_of(kind.key_type, part(kind.value_field, (*path, VALUE)))
         return kind
 
-    return columns_of(inner(struct_of(columns), ()))
+    defaults = {change.column.name: change.column.default for change in added if not change.parent}
+    defaults |= {column.name: column.default for column in columns}
+    defaults |= {change.path: change.value for change in changes if isinstance(change, Fill)}
+    return tuple(replace(each, default=defaults[each.name]) for each in columns_of(inner(struct_of(columns), ())))

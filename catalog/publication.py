@@ -8,7 +8,7 @@ branch fences the older one for good. For what is staged without a branch see `m
 from collections.abc import Sequence
 
 from catalog.attempts import patiently
-from catalog.commits import append_onto_main, commit, forget, is_published, move, note, remove, still
+from catalog.commits import WRITTEN_FORMAT, append_onto_main, commit, forget, is_published, move, note, remove, still
 from catalog.connection import Lake
 from catalog.errors import (
     BranchesRefused,
@@ -37,7 +37,7 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
     Without any snapshot there is nothing to point to: the branch then gets an empty one, main stays unset.
     OutcomeUnknown where it is there after we have asked for it: without an answer, or with the refusal that a
     proxy gets when it repeats a request. Whether a branch of this name is ours or another's cannot be told.
-    BranchesRefused where the catalog does not take it.
+    BranchesRefused where the catalog does not take it, Refused where the table's format has no empty one from here.
     """
     _not_main(branch, *drop)
     refused: Conflict | None = None
@@ -51,6 +51,11 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
         updates = [*(remove(ref) for ref in drop if ref in state.refs), *forget(state, drop)]
         if (at := state.main or _empty(state, drop)) is not None:
             updates.append(move(branch, at))
+        elif state.format_version > WRITTEN_FORMAT:
+            raise Refused(
+                f"{name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
+                " written from here: insert a row with another engine, or make it of version 2"
+            )
         else:
             with lake.calling(f"opening branch {branch} of table {name}"):
                 empty = append_onto_main(table, (), {})

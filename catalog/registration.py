@@ -30,6 +30,7 @@ def load(lake: Lake, name: str) -> TableState:
 def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
     """Make the table, or give the one that is there, whatever its shape; many may do so at once.
 
+    Defaults, which pyiceberg gives no new table, are for the plan that comes next, as with a table that is there.
     Refused where it can't be as it is declared, where a view has its name, and without `create` where it is missing.
     """
     for last in patiently():

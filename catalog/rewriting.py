@@ -5,7 +5,7 @@ where it is not, what has been written serves again for every file that is still
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyiceberg.table import FileScanTask, Table, WriteTask
 from pyiceberg.typedef import Record
 
 from catalog.attempts import patiently
-from catalog.commits import commit, still
+from catalog.commits import check_writable, commit, still
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
 from catalog.main_only import Decide
@@ -28,38 +28,41 @@ from catalog.typenames import parse_type
 
 _MAIN = "main"
 
-Change = Callable[[pa.Table], pa.Table | None]
-"""Given all live rows of a file, the same rows in the same columns; None where nothing has to be changed."""
+Change = Callable[[pa.Table], tuple[pa.Table, int] | None]
+"""Given all live rows of a file, the same rows in the same columns, and how many of them are other ones now; None where
+nothing has to be changed."""
 
 
-def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Decide) -> TableState:
-    """Change rows in those files that hold any value in the column; a file at a time is in memory.
+def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Decide) -> tuple[TableState, int]:
+    """Change rows in those files that hold any value in the column, and count them; a file at a time is in memory.
 
     `decide` is asked before each attempt for the summary of the commit; what it raises is the end. The commit is sent
     again where others have moved main, unless all that was to be changed has been.
     """
     what = f"changing rows of table {name}"
-    done: dict[tuple[object, ...], DataFile | None] = {}
-    ours: set[int] = set()
+    done: dict[tuple[object, ...], _New | None] = {}
+    ours: dict[int, int] = {}  # snapshot: rows that it changes
     for last in patiently(TRIES):
         table = lake.table(name)
+        check_writable(table)
         state = state_of(table)
-        if any(snapshot.id in ours for snapshot in state.ancestors()):
-            return state
+        if heard := [ours[snapshot.id] for snapshot in state.ancestors() if snapshot.id in ours]:
+            return state, heard[0]
         with lake.calling(what):
             exchanged = _exchanged(table, column, change, done)
         if not exchanged:
-            return state
+            return state, 0
         summary = decide(state)
         with lake.calling(what):
             producer = table.transaction().update_snapshot(dict(summary), branch=_MAIN).overwrite()
             for old, new in exchanged:
                 producer.delete_data_file(old)
-                producer.append_data_file(new)
+                producer.append_data_file(new.file)
             updates, requirements = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats
-        ours.add(producer.snapshot_id)
+        # Of the files that this commit exchanges: what was written for a refused one may not be among them.
+        rows = ours[producer.snapshot_id] = sum(new.rows for _, new in exchanged)
         try:
-            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates)
+            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates), rows
         except (Conflict, OutcomeUnknown):
             # The next look tells, also whether ours was heard without an answer.
             if last:
@@ -72,19 +75,30 @@ def arrow_type(text: str) -> pa.DataType:
     return schema_to_pyarrow(parse_type(text))
 
 
-def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> pa.Table:
-    """Give some columns of the rows that hold a value in one of them; only files that have such are opened."""
-    table = lake.table(name)
-    with lake.calling(f"reading table {name}"):
-        schema = table.schema().select(*columns)
-        tasks = [task for task in _tasks(table) if _holds(table, task, holding)]
-        found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table(tasks)
-        return found.filter(found[holding].is_valid())
+def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
+    """Give some columns of the rows that hold a value in one of them, file by file; others are not opened."""
+    table, what = lake.table(name), f"reading table {name}"
+    with lake.calling(what):
+        schema, tasks = table.schema().select(*columns), _tasks(table)
+    for task in tasks:
+        with lake.calling(what):
+            if not _holds(table, task, holding):
+                continue
+            found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
+        yield found.filter(found[holding].is_valid())
+
+
+@dataclass(frozen=True)
+class _New:
+    """A file in the place of another one, and how many of its rows were changed."""
+
+    file: DataFile
+    rows: int
 
 
 def _exchanged(
-    table: Table, column: str, change: Change, done: dict[tuple[object, ...], DataFile | None]
-) -> list[tuple[DataFile, DataFile]]:
+    table: Table, column: str, change: Change, done: dict[tuple[object, ...], _New | None]
+) -> list[tuple[DataFile, _New]]:
     found = []
     for task in _tasks(table):
         old = task.file
@@ -112,21 +126,22 @@ def _holds(table: Table, task: FileScanTask, column: str) -> bool:
     return bool(found.null_count < len(found))
 
 
-def _written(table: Table, task: FileScanTask, change: Change) -> DataFile | None:
+def _written(table: Table, task: FileScanTask, change: Change) -> _New | None:
     schema = table.schema()
     if task.file.spec_id != table.spec().spec_id:
         raise Refused(
             f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"
         )
-    rows = change(ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task]))
-    if rows is None:
+    changed = change(ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task]))
+    if changed is None:
         return None
+    rows, count = changed
     kind = pyarrow_to_schema(rows.schema, name_mapping=schema.name_mapping)
     place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, schema)
     write = WriteTask(uuid.uuid4(), 0, kind, rows.to_batches(), partition_key=place)  # type: ignore[arg-type]
     (written,) = write_file(table.io, table.metadata, iter([write]))
     written.spec_id = table.spec().spec_id
-    return written
+    return _New(written, count)
 
 
 @dataclass(frozen=True)

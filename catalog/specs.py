@@ -31,14 +31,22 @@ class Connection:
         return f"Connection(uri={uri!r}, warehouse={self.warehouse!r}, properties={properties!r})"
 
 
+Default = bool | int | float | str
+
+
 @dataclass(frozen=True)
 class Column:
-    """A column; `type` is Iceberg's text, such as `long` or `struct<lat: double, tags: list<string>>`."""
+    """A column; `type` is Iceberg's text, such as `long` or `struct<lat: double, tags: list<string>>`.
+
+    `default`: what writers put where they have no value, and what readers see in rows from before the column was added.
+    It wants a table of format 3, and a type whose values are numbers, truths or text. None asks for no change.
+    """
 
     name: str
     type: str
     required: bool = False
     doc: str | None = None
+    default: Default | None = None
 
 
 @dataclass(frozen=True)

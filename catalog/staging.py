@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from catalog.attempts import patiently
-from catalog.commits import Append, append_onto_main, commit, is_published, move, note, still
+from catalog.commits import WRITTEN_FORMAT, Append, append_onto_main, commit, is_published, move, note, still
 from catalog.connection import Lake
 from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused, Unreachable
 from catalog.specs import Staged, TableState
@@ -55,7 +55,7 @@ def publish_again(
         text = summary(state)
         with lake.calling(f"{what} of table {name}"):
             files = files or added_files(table, staged)
-        check_required(table, staged)
+        check_fit(table, staged)
         requirements = (still("main", state.main), still(branch, staged))
         try:
             again = built(lake, table, what, files, text)
@@ -145,8 +145,11 @@ def added_files(table: Table, staged: int) -> list[DataFile]:
     ]
 
 
-def check_required(table: Table, staged: int) -> None:
-    """Refuse where the schema has come to require a column that the files cannot have."""
+def check_fit(table: Table, staged: int) -> None:
+    """Refuse what only the engine that wrote the files can put upon another main, and a schema that has come to
+    require a column which they cannot have."""
+    if (version := table.metadata.format_version) > WRITTEN_FORMAT:
+        raise FilesUnfit(f"{staged} can't be staged again from here, for the table has format version {version}")
     snapshot = table.metadata.snapshot_by_id(staged)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
     if written_with is None:

@@ -12,8 +12,9 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField, StructType
 
-from catalog.specs import Column, Partition, Snapshot, Sort, TableSpec, TableState
-from catalog.typenames import parse_type, type_text
+from catalog.defaults import column_of
+from catalog.specs import Partition, Snapshot, Sort, TableSpec, TableState
+from catalog.typenames import parse_type
 
 # Partition field ids start here by Iceberg's format.
 _FIRST_PARTITION_ID = 1000
@@ -34,7 +35,7 @@ def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
         location=metadata.location,
         format_version=metadata.format_version,
         schema_id=metadata.current_schema_id,
-        columns=tuple(_column(field) for field in schema.fields),
+        columns=tuple(map(column_of, schema.fields)),
         partitions=tuple(_partition(field, schema) for field in metadata.spec().fields),
         sort=tuple(_sort(field, schema) for field in metadata.sort_order().fields),
         properties=dict(metadata.properties),
@@ -87,10 +88,6 @@ def default_name(partition: Partition) -> str:
     """Name a partition field as Iceberg's own builder and Spark's CREATE TABLE do."""
     function = partition.transform.partition("[")[0]
     return partition.column + _SUFFIXES.get(function, f"_{function}")
-
-
-def _column(field: NestedField) -> Column:
-    return Column(field.name, type_text(field.field_type), field.required, field.doc)
 
 
 def _partition(field: PartitionField, schema: Schema) -> Partition:

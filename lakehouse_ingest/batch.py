@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -23,7 +23,7 @@ from lakehouse_ingest import accounting, dead_letters, ledger, offset_log, sorti
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally
 from lakehouse_ingest.batch_record import BatchRecord, Landed
 from lakehouse_ingest.columns import EVENT_TIME
-from lakehouse_ingest.errors import BadRecord, TryAgain
+from lakehouse_ingest.errors import BadRecord, LakehouseError, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.held import Held
 from lakehouse_ingest.ledger import Mark, SourceIdentity
@@ -40,8 +40,13 @@ from lakehouse_ingest.transforms import Transform
 from lakehouse_ingest.writers.iceberg import stage
 
 MANY_FILES = 1_000  # of one landing: so many are made by partitions that are too small
+WEIGHED_EVERY = 60.0  # seconds
 ONE_PASS, IN_MEMORY = "one pass", "in memory"
 LINKS = 32  # from a batch to spans in which its records were sent
+
+
+# Of a snapshot's summary, in the order of `Staged`.
+COUNTS = ("added-records", "added-data-files", "added-files-size", "changed-partition-count")
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class Staged:
     rows: int
     files: int
     size: int  # bytes of those files
+    partitions: int  # that they are in
 
 
 @dataclass(frozen=True)
@@ -255,12 +261,12 @@ class Street:
             found = self.lake.staged(place, str(work.token))
             if found is None:
                 raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
-            added = (int(found.summary.get(f"added-{what}", 0)) for what in ("records", "data-files", "files-size"))
-            staged = Staged(landing, mark, found.id, *added)
+            counts = (int(found.summary.get(what, 0)) for what in COUNTS)
+            staged = Staged(landing, mark, found.id, *counts)
             span.set(rows=staged.rows, files=staged.files, size=staged.size, snapshot=staged.snapshot)
         reached(FailPoint.STAGED)
         if staged.files > MANY_FILES:
-            self.watch.log.warning(
+            self.watch.events.warned(
                 "many_files",
                 table=place.table,
                 files=staged.files,
@@ -287,9 +293,22 @@ class Street:
             files=place.files,
             size=place.size,
             snapshots=place.snapshots,
+            partitions=staged.partitions,
             snapshot=place.main,
         )
+        self._weigh(landing)
         return receipt
+
+    def _weigh(self, landing: Landing) -> None:
+        """Costs a look at the catalog and one at the store, so not with every landing."""
+        if not self.watch.measures or monotonic() - landing.weighed < WEIGHED_EVERY:
+            return
+        landing.weighed = monotonic()
+        table = landing.place.table
+        try:
+            self.watch.gauge("lakehouse.table.metadata", self.lake.metadata_size(table), table=table)
+        except LakehouseError as failure:
+            self.watch.events.warned("metadata_not_measured", table=table, error=str(failure))
 
     def _mark(self, place: Place, work: Work) -> Mark:
         before: Mapping[tuple[str, int], int] = place.mark.complete if place.mark else {}

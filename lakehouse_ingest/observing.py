@@ -146,10 +146,19 @@ class Watch:
             yield span
 
     def table(
-        self, table: str, *, rows: int, files: int, size: int, snapshots: int, snapshot: int | None = None
+        self,
+        table: str,
+        *,
+        rows: int,
+        files: int,
+        size: int,
+        snapshots: int,
+        partitions: int,
+        snapshot: int | None = None,
     ) -> None:
-        """As it is after a landing."""
-        for what, value in (("rows", rows), ("files", files), ("size", size), ("snapshots", snapshots)):
+        """As it is after a landing, which wrote to so many `partitions`."""
+        figures = {"rows": rows, "files": files, "size": size, "snapshots": snapshots, "partitions": partitions}
+        for what, value in figures.items():
             self.gauge(f"lakehouse.table.{what}", value, table=table)
         if self._served:
             self.history.table(table, rows, files, size, snapshots, snapshot)
@@ -173,6 +182,8 @@ class Watch:
     def relay(self, level: str, logger: str, line: str) -> None:
         """What Spark's Java process says, in the shape of our own lines."""
         getattr(self.log, level)("spark", line=line, **({"logger": logger} if logger else {}))
+        if level != "info":
+            self.count("lakehouse.warnings", 1, event="spark")
 
     def gauge(self, instrument: str, value: float, **attributes: object) -> None:
         self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)
@@ -185,7 +196,7 @@ class Watch:
         try:
             now = reread()
         except LakehouseError as refusal:
-            self.log.warning("settings_not_read_again", error=str(refusal))
+            self.events.warned("settings_not_read_again", error=str(refusal))
             return
         telemetry.set_level(now.log.level)
         others = before.model_copy(update={"log": before.log.model_copy(update={"level": now.log.level})}) != now

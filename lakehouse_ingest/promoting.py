@@ -175,9 +175,12 @@ _TAKES: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
 
 
 def type_of(values: Iterable[Any]) -> str:
-    """In Iceberg's words what takes all of them; where they are of several kinds, JSON text."""
+    """In Iceberg's words what takes all of them; where they are of several kinds, JSON text. One of each is kept."""
+    kinds: dict[str, Any] = {}
     try:
-        found = pa.array(list(values))
+        for value in values:
+            kinds.setdefault(str(pa.array([value]).type), value)
+        found = pa.array(list(kinds.values()))
     except (pa.ArrowException, OverflowError):
         return "string"
     return _iceberg(found.type) or "string"

@@ -83,7 +83,7 @@ class RehearsedStreet(Street):
         writing.spread = max(writing.spread, spread)
         if landing is self.dead and written:
             self.seen.examples = {**_examples(rows), **self.seen.examples}
-        return Staged(landing, self._mark(landing.place, work), 0, written, 0, 0)
+        return Staged(landing, self._mark(landing.place, work), 0, written, 0, 0, spread)
 
     def _publish(self, staged: Staged) -> Receipt:
         return Receipt(staged.landing.place.table, rows=staged.rows)

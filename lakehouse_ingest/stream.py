@@ -325,7 +325,7 @@ class Stream:
         if found.unread:
             first, *_ = found.unread.values()
             names = [*found.unread]
-            self.watch.log.warning("tables_passed_over", stream=self.name, tables=names, error=str(first))
+            self.watch.events.warned("tables_passed_over", stream=self.name, tables=names, error=str(first))
         record, *_ = own
         return {name: each for name, each in found.tables.items() if name != record}
 
@@ -336,7 +336,7 @@ class Stream:
         for change in starting.compare(
             before, starting.meaning(self.settings, self.stream), accepted=self.accept_changes
         ):
-            self.watch.log.warning("settings_changed", stream=self.name, change=change)
+            self.watch.events.warned("settings_changed", stream=self.name, change=change)
 
     def _batch(
         self, street: Street, source: Source, goal: Offsets | None, failures: list[BaseException]
@@ -498,7 +498,7 @@ class Stream:
                 with self.watch.span("acknowledge", self.name):
                     self._hint(source, offsets)
             except LakehouseError as failure:
-                self.watch.log.warning("group_offsets_not_published", error=str(failure))
+                self.watch.events.warned("group_offsets_not_published", error=str(failure))
 
         return publish
 
@@ -515,7 +515,7 @@ class Stream:
                 count = expire(self.spark, place.table, self.identity, place.epoch, keep)
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
-            self.watch.log.warning("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))
+            self.watch.events.warned("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))
             return place
         self.watch.events.snapshots_expired(table=place.table, count=count)
         return lake.again(place)

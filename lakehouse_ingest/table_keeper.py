@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -28,6 +29,7 @@ class Landing:
 
     place: Place
     files: FileOptions
+    weighed: float = -inf  # when the size of its metadata was last looked at
 
 
 @dataclass

@@ -119,6 +119,11 @@ class Events:
         self._log.info("snapshots_expired", table=table, count=count)
         self._telemetry.count("lakehouse.snapshots.expired", count, pipeline=self._pipeline, table=table)
 
+    def warned(self, event: str, /, **said: object) -> None:
+        """Nothing is lost by it, but somebody should look."""
+        self._log.warning(event, **said)
+        self._telemetry.count("lakehouse.warnings", pipeline=self._pipeline, event=event)
+
     def _count_error(self, error: BaseException) -> None:
         kind = {"error.type": type(error).__qualname__}
         self._telemetry.count("lakehouse.errors", 1, pipeline=self._pipeline, **kind)

@@ -53,6 +53,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "outcome": "what became of it",
     "reason": "why a record is dead or discarded",
     "stage": "part of a batch",
+    "event": "name of the log line",
     "phase": "part of one trigger, in Spark's words",
     "process": "which of ours",
     "kind": "what `verify` looks for, and `unknown`: what it could not tell",
@@ -82,6 +83,17 @@ REASONS = (
     "too_many_tables",
     "set_aside",
     "name_taken",
+)
+WARNINGS = (
+    "group_offsets_not_published",
+    "many_files",
+    "metadata_not_measured",
+    "settings_changed",
+    "settings_not_read_again",
+    "snapshots_not_expired",
+    "spark",
+    "tables_passed_over",
+    "variable_not_read",
 )
 STAGES = ("plan", "write", "record")
 PROCESSES = {"process": ("driver", "jvm", "workers")}
@@ -117,6 +129,14 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument("lakehouse.received", "counter", "By", STREAM, "Size of the values of the records that were received"),
     Instrument(
         "lakehouse.errors", "counter", "{error}", ("pipeline", "error.type"), "Errors that ended a start of a stream"
+    ),
+    Instrument(
+        "lakehouse.warnings",
+        "counter",
+        "{warning}",
+        ("pipeline", "event"),
+        "What cost nothing so far, and somebody should look at; the log says more",
+        values={"event": WARNINGS},
     ),
     Instrument(
         "lakehouse.restarts",
@@ -176,6 +196,16 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument("lakehouse.table.rows", "gauge", "{row}", TABLE, "Rows of the table after a landing"),
     Instrument("lakehouse.table.files", "gauge", "{file}", TABLE, "Data files of the table after a landing"),
     Instrument("lakehouse.table.size", "gauge", "By", TABLE, "Size of those files"),
+    Instrument(
+        "lakehouse.table.partitions", "gauge", "{partition}", TABLE, "Partitions that the last landing has written to"
+    ),
+    Instrument(
+        "lakehouse.table.metadata",
+        "gauge",
+        "By",
+        TABLE,
+        "Size of the table's metadata file, which each reader loads first; looked at once a minute",
+    ),
     # -- the recount: pushed by `verify`, which comes and goes ---------------------------------------------
     Instrument(
         "lakehouse.verify.findings",

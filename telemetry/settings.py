@@ -17,7 +17,7 @@ class TelemetrySettings:
 
     traces: bool = False
     metrics: bool = False
-    exporter: str = "otlp_grpc"
+    exporter: str = "otlp"
     endpoint: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     service_name: str = SERVICE_NAME

@@ -129,6 +129,12 @@ OVERVIEW = [
     Panel("Streams", "short", [each("lakehouse_running{@}")], "state-timeline", says="1: its query runs"),
     lines("Errors", "short", total("error_type", increase("lakehouse_errors_total{@}"))),
     lines("Streams begun again", "short", total("lakehouse_cause", increase("lakehouse_restarts_total{@}"))),
+    lines(
+        "Warnings",
+        "short",
+        total("lakehouse_event", increase("lakehouse_warnings_total{@}")),
+        says="Nothing is lost by any; the log says more",
+    ),
 ]
 
 TABLES = [
@@ -142,6 +148,18 @@ TABLES = [
         says="Small ones make readers slow: compact the table, or land less often",
     ),
     lines("Snapshots", "short", each("lakehouse_table_snapshots{@}", TABLE)),
+    lines(
+        "Size of the metadata",
+        "bytes",
+        each("lakehouse_table_metadata_bytes{@}", TABLE),
+        says="What each reader loads first; `ledger.keep_snapshots` bounds it",
+    ),
+    lines(
+        "Partitions that a landing wrote to",
+        "short",
+        each("lakehouse_table_partitions{@}", TABLE),
+        says="Many at once make small files: coarser partitions, or fewer late records",
+    ),
     lines("Snapshots expired", "short", total("lakehouse_table", increase("lakehouse_snapshots_expired_total{@}"))),
     heaps("Landed", "cps", total("lakehouse_table", rate(LANDED))),
     heaps("Written", "Bps", total("lakehouse_table", rate("lakehouse_written_bytes_total{@}"))),

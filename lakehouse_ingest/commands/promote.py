@@ -6,7 +6,8 @@ Should it end in between, or the pipeline have set more aside meanwhile: run aga
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from lakehouse_ingest.names import told_apart
 from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_at, type_of, value_of, written
 from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Add, Column, Lake, TableState, arrow_type, fields_of
+from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, Lake, TableState, arrow_type, fields_of
 
 ROUNDS = 5  # looks for what was set aside while we wrote
 SHOWN = 10
@@ -89,20 +90,35 @@ def _looked(lake: Lake, table: str, name: str, kind: str | None) -> Promotion:
         raise SettingsRefused(f"there is no table {table}: --table names one of `catalog.namespace`, or namespace.name")
     if not any(each.name == RESCUED for each in state.columns):
         raise SettingsRefused(f"the table {table} has no column {RESCUED}, so nothing of it was ever set aside")
-    aside = [parts_of(text) for text in lake.rows_with(table, [RESCUED], RESCUED)[RESCUED].to_pylist()]
+    if state.format_version > WRITTEN_FORMAT:
+        raise SettingsRefused(
+            f"{table} has format version {state.format_version}, and files of that are exchanged by engines only:"
+            " fill a column of your own there, by SQL"
+        )
     # A key with dots is a name as it is, where there is such a key.
-    path = (name,) if any(name in parts for parts in aside) else tuple(name.split("."))
-    values = [found for parts in aside if (found := _value(parts, path)) is not None]
-    promotion = _planned(lake, state, path, kind, values)
-    if promotion.added and not values:
-        there = ", ".join(sorted({key for parts in aside for key in parts})[:SHOWN]) or "nothing"
-        raise SettingsRefused(f"no row of {table} has a field {name} set aside; there is {there}")
+    is_name = "." not in name or any(name in parts for parts in _aside(lake, table))
+    path = (name,) if is_name else tuple(name.split("."))
+    promotion = _planned(lake, state, path, kind, _values(lake, table, path))
     arrow = arrow_type(promotion.iceberg)
-    return replace(promotion, rows=len(values), fitting=sum(promotion.takes(value, arrow) for value in values))
+    counted = Counter(promotion.takes(value, arrow) for value in _values(lake, table, path))
+    if promotion.added and not counted:
+        there = ", ".join(sorted({key for parts in _aside(lake, table) for key in parts})[:SHOWN]) or "nothing"
+        raise SettingsRefused(f"no row of {table} has a field {name} set aside; there is {there}")
+    return replace(promotion, rows=counted.total(), fitting=counted[True])
+
+
+def _aside(lake: Lake, table: str) -> Iterator[dict[str, str]]:
+    """What was set aside of each row; read anew each time, as no more than a file of it has to fit in memory."""
+    for rows in lake.rows_with(table, [RESCUED], RESCUED):
+        yield from (parts_of(text.as_py()) for text in rows[RESCUED])
+
+
+def _values(lake: Lake, table: str, path: Sequence[str]) -> Iterator[Any]:
+    return (found for parts in _aside(lake, table) if (found := _value(parts, path)) is not None)
 
 
 def _planned(
-    lake: Lake, state: TableState, path: tuple[str, ...], kind: str | None, values: Sequence[Any]
+    lake: Lake, state: TableState, path: tuple[str, ...], kind: str | None, values: Iterable[Any]
 ) -> Promotion:
     columns = [from_table(each.name, each.type, each.doc, required=each.required) for each in state.columns]
     root = next((each for each in columns if each.field == path[0]), None)
@@ -163,20 +179,15 @@ def _carry_out(wanted: Promotion) -> None:
             raise SettingsRefused(f"{wanted.table} takes no such column: {plan.refusals[0]}")
     arrow = arrow_type(wanted.iceberg)
     for _ in range(ROUNDS):
-        counted: dict[int, int] = {}
-
-        def change(rows: pa.Table) -> pa.Table | None:
-            changed, filled = _filled(rows, wanted, arrow)
-            counted[len(counted)] = filled  # noqa: B023 - called within this round
-            return changed
-
-        wanted.lake.change_rows(wanted.table, RESCUED, change, ".".join(wanted.path))
-        if not sum(counted.values()):
+        filled = wanted.lake.change_rows(
+            wanted.table, RESCUED, lambda rows: _filled(rows, wanted, arrow), ".".join(wanted.path)
+        )
+        if not filled:
             return
-        wanted.filled += sum(counted.values())
+        wanted.filled += filled
 
 
-def _filled(rows: pa.Table, wanted: Promotion, kind: pa.DataType) -> tuple[pa.Table | None, int]:
+def _filled(rows: pa.Table, wanted: Promotion, kind: pa.DataType) -> tuple[pa.Table, int] | None:
     """The rows of a file with the column filled, and how many were; none where there is nothing to fill it with."""
     root, *inside = wanted.column
     aside, values = rows[RESCUED].to_pylist(), rows[root].to_pylist()
@@ -192,7 +203,7 @@ def _filled(rows: pa.Table, wanted: Promotion, kind: pa.DataType) -> tuple[pa.Ta
             aside[number] = written(parts)
         filled += 1
     if not filled:
-        return None, 0
+        return None
     for name, column in ((root, values), (RESCUED, aside)):
         at = rows.schema.get_field_index(name)
         rows = rows.set_column(at, rows.schema.field(at), pa.array(column, rows.schema.field(at).type))

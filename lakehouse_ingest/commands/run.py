@@ -143,7 +143,7 @@ def run(
         watches.append(running.watch)
         # Handlers are set after the session: pyspark replaces that of SIGINT.
         for variable, setting in foreign().items():
-            running.watch.log.warning("variable_not_read", variable=variable, ours=setting)
+            running.watch.events.warned("variable_not_read", variable=variable, ours=setting)
         running.pipeline.run()
         running.watch.log.info("stopped", batches=running.pipeline.landed)
 

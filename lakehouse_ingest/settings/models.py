@@ -463,9 +463,10 @@ class TelemetrySettings(Model):
     traces: bool = Field(default=False, description="a trace for each batch")
     metrics: bool = Field(default=False, description="counters and durations")
     exporter: str = Field(
-        default="otlp_grpc",
-        description="where they go: otlp_grpc, otlp_http, console, prometheus, statsd, none, or an entry point of"
-        " telemetry.exporters; the last three carry metrics only, and none leaves them to `health`",
+        default="otlp",
+        description="where they go: otlp_grpc, otlp_http, otlp (that of them which OTEL_EXPORTER_OTLP_PROTOCOL names),"
+        " console, prometheus, statsd, none, or an entry point of telemetry.exporters; prometheus, statsd and none"
+        " carry metrics only, and none leaves them to `health`",
     )
     endpoint: str | None = Field(
         examples=["http://localhost:4317"],

@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
+from confluent_kafka.admin._metadata import ClusterMetadata
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
@@ -39,6 +40,7 @@ NO_COORDINATOR = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
+NO_TOPIC = "?"  # a name that none can have: what is answered is about the cluster alone, and nothing is made of it
 SHOWN = 12  # stated partitions, in a sentence
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
@@ -69,10 +71,9 @@ class Kafka:
 
     def identity(self) -> SourceIdentity:
         """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
-        cluster = self._ask(lambda: {"": self._admin.describe_cluster(request_timeout=ASK_S)})[""]
         described = self._ask(lambda: self._admin.describe_topics(TopicCollection(self._topics), request_timeout=ASK_S))
         ids = {topic: str(found.topic_id) if found.topic_id else "" for topic, found in described.items()}
-        return SourceIdentity(cluster.cluster_id or "", ids)
+        return SourceIdentity(self._metadata(NO_TOPIC).cluster_id or "", ids)
 
     def matching(self, pattern: str) -> list[str]:
         """The topics there whose whole names match, without the brokers' own."""
@@ -127,12 +128,15 @@ class Kafka:
 
     def _listed(self) -> Mapping[str, Collection[int]]:
         """Every topic there, with its partitions."""
+        return {name: topic.partitions for name, topic in self._metadata().topics.items() if not topic.error}
+
+    def _metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """Never by `describe_cluster`: where a broker comes up and knows of none, librdkafka 2.16 ends the process."""
         self._hear_again()
         try:
-            cluster = self._admin.list_topics(timeout=ASK_S)
+            return self._admin.list_topics(topic, timeout=ASK_S)
         except KafkaException as failure:
             raise self._explained(failure.args[0]) from failure
-        return {name: topic.partitions for name, topic in cluster.topics.items() if not topic.error}
 
     # -- one question ---------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The door to the catalog, and the only importer of `catalog`: our place on each table, taken and moved."""
 
 from catalog import (
+    WRITTEN_FORMAT,
     Add,
     Column,
     Connection,
@@ -36,6 +37,7 @@ __all__ = [
     "REGISTERED",
     "TOPIC",
     "TYPE",
+    "WRITTEN_FORMAT",
     "Add",
     "Column",
     "Connection",

@@ -105,18 +105,18 @@ class Lake:
             planned = catalog.plan(state, wanted, contract)
             return catalog.apply(self._lake, table, planned) if planned.changes else state, planned
 
-    def rows_with(self, table: str, columns: Sequence[str], holding: str) -> pa.Table:
+    def rows_with(self, table: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
         with explained():
-            return catalog.rows_with(self._lake, table, columns, holding)
+            yield from catalog.rows_with(self._lake, table, columns, holding)
 
-    def change_rows(self, table: str, holding: str, change: catalog.Change, why: str) -> None:
-        """By nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+    def change_rows(self, table: str, holding: str, change: catalog.Change, why: str) -> int:
+        """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
 
         def decide(state: TableState) -> Mapping[str, str]:
             return {**ledger.as_it_was(self.seen(state).carried), f"{ledger.PREFIX}promoted": why}
 
         with explained():
-            catalog.rewrite_rows(self._lake, table, holding, change, decide)
+            return catalog.rewrite_rows(self._lake, table, holding, change, decide)[1]
 
     def lay_out(self, table: str, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
         """Other partitions for what is written from now on; the table as it is then, and what was changed."""
@@ -169,6 +169,13 @@ class Lake:
     def has_file(self, pinned: Pinned, path: str) -> bool:
         with explained():
             return pinned.exists(path)
+
+    def metadata_size(self, table: str) -> int:
+        with explained():
+            try:
+                return catalog.pin(self._lake, table).metadata_size()
+            except (catalog.TableMissing, catalog.FileMissing) as missing:
+                raise TryAgain(str(missing)) from missing
 
     # -- the tables of a pipeline -------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 EXPORTERS = {
+    "otlp": "telemetry.exporters.otlp:build",
     "otlp_grpc": "telemetry.exporters.otlp_grpc:build",
     "otlp_http": "telemetry.exporters.otlp_http:build",
     "console": "telemetry.exporters.console:build",

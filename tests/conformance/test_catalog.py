@@ -46,6 +46,7 @@ from catalog import (
     publish,
     publish_again,
     restage_onto,
+    rewrite_rows,
 )
 from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files
@@ -205,6 +206,21 @@ def test_on_an_empty_table_main_stays_unset_until_the_first_publication(kind: Ki
     published = publish(lake, name, "ours", staged.snapshot, None)
     assert published.main == staged.snapshot
     assert ids_in(lake, name) == [1, 2]
+
+
+def test_a_branch_of_an_empty_table_of_version_3_is_refused_with_what_to_do(
+    kind: Kind, lake: Lake, unmade: str
+) -> None:
+    """Its shape may be changed and its branches published, once an engine has made a snapshot."""
+    kind.needs(Can.NEW_FORMATS)
+    create_table(lake, TableSpec(unmade, (Column("id", "long"),), properties={"format-version": "3"}))
+    with pytest.raises(Refused, match=r"has format version 3 and no snapshot yet, .* insert a row"):
+        open_branch(lake, unmade, "ours")
+    with pytest.raises(Refused, match="snapshots of that are made by engines only"):
+        append_onto(lake, unmade, [{"id": 1}], lambda _: {})
+    with pytest.raises(Refused, match="snapshots of that are made by engines only"):
+        rewrite_rows(lake, unmade, "id", lambda _: None, lambda _: {})
+    assert not load(lake, unmade).refs
 
 
 def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_published(

@@ -1,6 +1,9 @@
 """Rows that are changed where they are, while others write, take rows out, and change the table."""
 
+import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,6 +15,7 @@ from catalog import (
     Refused,
     TableSpec,
     TableState,
+    Unreachable,
     add_columns,
     append_onto,
     create_table,
@@ -20,7 +24,7 @@ from catalog import (
     rows_with,
 )
 from catalog.commits import commit
-from tests.services.catalogs import Kind
+from tests.services.catalogs import Can, Kind
 
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
 
@@ -34,12 +38,19 @@ def made(lake: Lake, name: str, *partitions: str) -> None:
         append_onto(lake, name, rows, lambda _: {"mark": "1"})
 
 
-def shouted(rows: pa.Table) -> pa.Table | None:
-    notes = [note and note.upper() for note in rows["note"].to_pylist()]
-    if notes == rows["note"].to_pylist():
+def shouted(rows: pa.Table) -> tuple[pa.Table, int] | None:
+    before = rows["note"].to_pylist()
+    notes = [note and note.upper() for note in before]
+    if notes == before:
         return None
     at = rows.schema.get_field_index("note")
-    return rows.set_column(at, rows.schema.field(at), pa.array(notes, rows.schema.field(at).type))
+    others = sum(map(operator.ne, notes, before))
+    return rows.set_column(at, rows.schema.field(at), pa.array(notes, rows.schema.field(at).type)), others
+
+
+def noted(lake: Lake, name: str) -> list[list[str]]:
+    """By file."""
+    return [rows["note"].to_pylist() for rows in rows_with(lake, name, ["note"], "note")]
 
 
 def marked(state: TableState) -> Mapping[str, str]:
@@ -57,14 +68,16 @@ def test_only_files_with_such_rows_are_written_anew(lake: Lake, unmade: str, par
         pytest.importorskip("pyiceberg_core")
     made(lake, unmade, *partitions)
     before = {task.file.file_path: task.file.partition for task in lake.table(unmade).scan().plan_files()}
-    state = rewrite_rows(lake, unmade, "note", shouted, marked)
+    state, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert changed == 1
     assert rows_of(lake, unmade) == {1: ("a", "X"), 2: ("b", None), 3: ("a", None), 4: ("b", None)}
     after = {task.file.file_path: task.file.partition for task in lake.table(unmade).scan().plan_files()}
     (old,), (new,) = before.keys() - after.keys(), after.keys() - before.keys()
     assert before[old] == after[new], "a file stays in its partition"
     assert marked(state) == {"mark": "1"}
-    assert rewrite_rows(lake, unmade, "note", shouted, marked).main == state.main, "nothing is left to do"
-    assert rows_with(lake, unmade, ["note"], "note").to_pylist() == [{"note": "X"}]
+    again, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert (again.main, changed) == (state.main, 0), "nothing is left to do"
+    assert noted(lake, unmade) == [["X"]]
 
 
 def test_rows_are_found_where_the_manifests_do_not_count_values(lake: Lake, unmade: str) -> None:
@@ -75,9 +88,23 @@ def test_rows_are_found_where_the_manifests_do_not_count_values(lake: Lake, unma
         append_onto(lake, unmade, rows, lambda _: {"mark": "1"})
     counted = [(task.file.value_counts, task.file.null_value_counts) for task in lake.table(unmade).scan().plan_files()]
     assert all(values and 3 not in values and nulls and 3 not in nulls for values, nulls in counted)
-    assert rows_with(lake, unmade, ["note"], "note").to_pylist() == [{"note": "x"}]
+    assert [each for each in noted(lake, unmade) if each] == [["x"]]
     rewrite_rows(lake, unmade, "note", shouted, marked)
     assert rows_of(lake, unmade) == {1: ("a", "X"), 2: ("b", None)}
+
+
+def test_rows_are_read_file_by_file(kind: Kind, lake: Lake, unmade: str) -> None:
+    """What is larger than the memory can be looked through: the next file is not touched before it is asked for."""
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, COLUMNS))
+    for note in "xy":
+        append_onto(lake, unmade, [{"id": 1, "site": "a", "note": note}], lambda _: {"mark": "1"})
+    found = rows_with(lake, unmade, ["note"], "note")
+    assert len(next(found)) == 1
+    for task in lake.table(unmade).scan().plan_files():
+        Path(re.sub("^file:(//)?", "", task.file.file_path)).unlink()
+    with pytest.raises(Unreachable):
+        next(found)
 
 
 def test_what_others_do_meanwhile_stays_done(
@@ -102,7 +129,8 @@ def test_what_others_do_meanwhile_stays_done(
         return commit(*words)  # type: ignore[arg-type]
 
     monkeypatch.setattr("catalog.rewriting.commit", slow)
-    rewrite_rows(lake, unmade, "note", shouted, marked)
+    _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert changed == 2, "as many as this commit changes, whatever was written for those that were refused"
     assert rows_of(lake, unmade) == {1: ("a", "X"), 3: ("a", None), 4: ("b", None), 5: ("c", "Y")}
     assert len(meant) > 1
     assert next(iter(load(lake, unmade).ancestors())).summary["mark"] == "2"

@@ -130,6 +130,37 @@ def test_a_plan_is_carried_out_in_one_commit(lake: Lake, unmade: str) -> None:
     assert not plan(after, wanted).changes
 
 
+def test_defaults_are_planned_where_the_format_has_them(lake: Lake, kind: Kind, unmade: str) -> None:
+    """The first one is for the rows that are there as well, a later one for those to come."""
+    kind.needs(Can.NEW_FORMATS)
+    create_table(lake, TableSpec(unmade, (Column("n", "long"),), properties={"format-version": "3"}))
+    new = (
+        Column("kind", "string", default="a"),
+        Column("level", "int", default=7),
+        Column("share", "double", default=0.5),
+        Column("on", "boolean", default=True),
+    )
+    found = plan(load(lake, unmade), TableSpec(unmade, (Column("n", "long", default=1), *new)))
+    assert [str(each) for each in found.changes] == [
+        "+ kind string default 'a'",
+        "+ level int default 7",
+        "+ share double default 0.5",
+        "+ on boolean default True",
+        "~ n default 1",
+    ]
+    assert apply(lake, unmade, found).columns == evolved((Column("n", "long"),), found.changes)
+    later = TableSpec(unmade, (Column("kind", "string", default="b"), Column("level", "int")))
+    after = apply(lake, unmade, plan(load(lake, unmade), later))
+    assert after.columns == (Column("n", "long", default=1), Column("kind", "string", default="b"), *new[1:])
+    assert not plan(after, later).changes
+    fields = lake.pyiceberg.load_table(unmade).schema().fields
+    assert [(each.initial_default, each.write_default) for each in fields] == [
+        (None, 1),
+        ("a", "b"),
+        *((each.default, each.default) for each in new[1:]),
+    ]
+
+
 def test_what_was_written_before_is_read_after(lake: Lake, unmade: str) -> None:
     create_table(lake, TableSpec(unmade, BEFORE))
     row = {

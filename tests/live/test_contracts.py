@@ -1,21 +1,26 @@
 """What a contract sets aside can be read by others, and becomes a column, beside the pipeline and after a crash."""
 
 import json
+import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
 
 from lakehouse_ingest.records import RESCUED
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.verifying.findings import PROVEN
 from tests.live.test_status import command, words
 from tests.live.test_verify import verdict_on
 from tests.services.command import Command
+from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
-from tests.services.pipelines import until
+from tests.services.pipelines import Running, until
 from tests.services.readers import Reader
 
 pytestmark = pytest.mark.live
@@ -25,17 +30,11 @@ __all__ = ["command"]  # a fixture
 PATIENCE_S = 60.0
 
 
-class Crash(BaseException):
-    """The end of a process, as far as a test can have one in its own."""
-
-
 def values(*objects: dict[str, Any]) -> Iterable[tuple[None, bytes]]:
     return [(None, json.dumps(each).encode()) for each in objects]
 
 
-def test_what_is_frozen_out_is_read_by_others_and_promoted(
-    bench: Bench, topic: str, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_frozen_out_is_read_by_others_and_promoted(bench: Bench, topic: str, command: Command) -> None:
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, values({"n": 0, "place": {"lat": 1.5}}))
     settings = bench.settings(topic, table={"contract": "freeze"}, ledger={"batch_every": 0})
@@ -74,17 +73,11 @@ def test_what_is_frozen_out_is_read_by_others_and_promoted(
             read = duck.sql(f"SELECT _rescued->>'co lor' FROM lake.{table} WHERE _rescued IS NOT NULL ORDER BY 1")
             assert [each for (each,) in read.fetchall()] == ["5", "blue", "red"]
 
-        # Said, and not done; then cut off between the column and its values; then done.
         told = promoted("co lor", "--type", "string")
         assert (told["column"], told["new"], told["rows"], told["fitting"], told["filled"]) == ("co_lor", True, 3, 3, 0)
         assert "co_lor" not in bench.table(table).schema().column_names
-        with monkeypatch.context() as cut:
-            cut.setattr(Lake, "change_rows", lambda *_: (_ for _ in ()).throw(Crash))
-            with pytest.raises(Crash):
-                promoted("co lor", "--type", "string", "--yes")
-        assert "co_lor" in bench.table(table).schema().column_names
-        told = promoted("co lor", "--yes")
-        assert (told["new"], told["rows"], told["filled"]) == (False, 3, 3)
+        told = promoted("co lor", "--type", "string", "--yes")
+        assert (told["new"], told["rows"], told["filled"]) == (True, 3, 3)
         colors = {row["_source"]["offset"]: row["co_lor"] for row in bench.rows(table)}
         assert colors == {0: None, 1: "red", 2: "blue", 3: "5", 4: None}
         aside = {0: None, 1: None, 2: {"n": "two"}, 3: {"place": {"lat": 2.5, "zone": "x"}}, 4: None}
@@ -106,6 +99,72 @@ def test_what_is_frozen_out_is_read_by_others_and_promoted(
     assert verdict_on(settings).code == PROVEN
     bench.ingest(settings)
     assert bench.places(table) == {(topic, 0, offset): 1 for offset in range(7)}
+
+
+ADDED = {"when": AFTER, "body": '"add-schema"'}
+WRITTEN = {"when": BEFORE, "body": '"operation":"overwrite"'}
+EXCHANGED = {**WRITTEN, "when": AFTER}
+
+
+@pytest.fixture
+def aside(bench: Bench, topic: str) -> Settings:
+    """Of a table that has landed: three rows with fields set aside, each in a file of its own, and one without."""
+    create_topic(bench.broker, topic, 1)
+    columns = [{"name": "n", "type": "int"}]
+    settings = bench.settings(topic, table={"contract": "freeze", "columns": columns, "partition_by": ["n"]})
+    produce(bench.broker, topic, values(*({"n": n, "a": n, "b": n, "c": n} for n in range(3)), {"n": 3}))
+    bench.ingest(settings)
+    return settings
+
+
+def through(proxy: Faulty, topic: str) -> list[str]:
+    return ["--name", topic, "--topics", topic, "--namespace", f"ns_{topic}", "--catalog-uri", proxy.uri]
+
+
+def test_a_promotion_that_is_killed_is_finished_by_the_next(
+    bench: Bench, topic: str, command: Command, aside: Settings, tmp_path: Path
+) -> None:
+    """SIGKILL between the column and its values, before and after the one commit that exchanges the files."""
+    table = f"ns_{topic}.{topic}"
+
+    def killed(moment: Mapping[str, Any], promotion: list[str]) -> None:
+        """The answer to its request is the last that it does not hear."""
+        with Faulty(bench.uri) as proxy:
+            proxy.fail(RESET, path=f"/tables/{topic}$", meanwhile=lambda: process.kill(), **moment)  # noqa: PLW0108 - it does not run yet
+            command = [sys.executable, "-m", "lakehouse_ingest.cli", *promotion, *through(proxy, topic)]
+            process = Running(command, os.environ, tmp_path / "promote.log")
+            assert process.wait() == -SIGKILL, process.tail()
+
+    fields = {"a": (ADDED, 3), "b": (WRITTEN, 3), "c": (EXCHANGED, 0)}  # and how many rows are left to be filled
+    for name, (moment, left) in fields.items():
+        promotion = ["promote", "--table", topic, "--field", name, "--json", "--yes"]
+        killed(moment, promotion)
+        assert name in bench.table(table).schema().column_names
+        assert {row[name] for row in bench.rows(table)} == ({None} if left else {0, 1, 2, None})
+        said = command(*promotion, *words(bench, topic))
+        assert said.code == 0, said.err
+        assert json.loads(said.out)["filled"] == left
+        assert sorted((row["n"], row[name]) for row in bench.rows(table)) == [(0, 0), (1, 1), (2, 2), (3, None)]
+    assert {row[RESCUED] for row in bench.rows(table)} == {None}
+    assert verdict_on(aside).code == PROVEN
+
+
+@pytest.mark.usefixtures("aside")
+def test_only_rows_that_were_filled_are_counted(bench: Bench, topic: str, command: Command) -> None:
+    """Of what was written for a commit that was refused some may have gone meanwhile."""
+    table = f"ns_{topic}.{topic}"
+    with Faulty(bench.uri) as proxy:
+        gone = proxy.fail(
+            NOTHING,
+            path=f"/tables/{topic}$",
+            body=WRITTEN["body"],
+            meanwhile=lambda: bench.table(table).delete("n == 2"),
+        )
+        said = command("promote", *through(proxy, topic), "--table", topic, "--field", "a", "--json", "--yes")
+        assert said.code == 0, said.err
+        assert gone.is_over
+    assert sorted((row["n"], row["a"]) for row in bench.rows(table)) == [(0, 0), (1, 1), (3, None)]
+    assert json.loads(said.out)["filled"] == 2
 
 
 def test_the_same_under_a_catalog_without_branches_and_declared_columns(

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.live
 
 DAY_MS = 86_400_000
 MADE = 1_750_000_000_000
+LANDINGS = int(os.environ.get("LAKEHOUSE_TEST_LANDINGS", "200"))
 
 
 def events(numbers: Iterable[int], partitions: int = 2) -> Iterator[tuple[Any, ...]]:
@@ -295,7 +296,7 @@ def test_retention_that_passed_us_is_named(bench: Bench, topic: str) -> None:
         bench.ingest(bench.settings(topic))
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(300 + LANDINGS)
 def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     """Landings with 600 partitions: metadata.json under 2 MB, and at most so many snapshots as the setting says.
 
@@ -304,7 +305,6 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     Landings are real but for the rows: marks, publication and expiry are the pipeline's own; the files are left out.
     """
     name, keep, partitions = f"ns_{topic}.wide", 100, 600
-    landings = int(os.environ.get("LAKEHOUSE_TEST_LANDINGS", "200"))
     lake = Lake(Connection(bench.uri), topic)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),), properties=FileOptions().properties()))
@@ -314,7 +314,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     table = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(bench.spark._jsparkSession, f"{LAKE}.{name}")
     following = {("wide", number): 10**9 + number * 7919 for number in range(partitions)}
     most = 0
-    for batch in range(landings):
+    for batch in range(LANDINGS):
         start = following
         following = {at: offset + 83 + at[1] % 17 for at, offset in start.items()}
         token = Token(topic, 1, 1, batch)
@@ -338,7 +338,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     assert newcomer.known, "a pipeline that was never here is not shut out by history that is gone"
     file = bench.table(name).metadata_location
     size = bench.table(name).io.new_input(file).open().seek(0, 2)
-    print(f"metadata.json after {landings} landings: {size / 2**20:.2f} MiB, {place.snapshots} snapshots")
+    print(f"metadata.json after {LANDINGS} landings: {size / 2**20:.2f} MiB, {place.snapshots} snapshots")
     assert size < 2 * 2**20
 
 

@@ -3,6 +3,7 @@
 import gc
 import json
 import threading
+import time
 from itertools import zip_longest
 
 import pytest
@@ -142,9 +143,12 @@ def test_a_start_that_fails_is_a_trace_of_its_own(bench: Bench, topic: str) -> N
 
 def test_a_batch_is_measured_stage_by_stage(bench: Bench, topic: str) -> None:
     create_topic(bench.broker, topic, 1)
+    began = time.time()
     produce(bench.broker, topic, [*events(range(20), 1), (None, b"{")])
+    produced = time.time()
     with recorded() as seen:
         bench.ingest(bench.settings(topic), telemetry=seen.telemetry)
+    ended = time.time()
     name = f"ns_{topic}.{topic}"
     at = {"pipeline": topic, "stream": topic}
     assert seen.total("lakehouse.records", outcome="landed", table=name, **at) == 20
@@ -153,6 +157,8 @@ def test_a_batch_is_measured_stage_by_stage(bench: Bench, topic: str) -> None:
     stages = {point.attributes["lakehouse.stage"] for point in seen.points("lakehouse.stage.duration")}
     assert stages == {"plan", "write", "record"}
     assert seen.points("lakehouse.commit.duration")
+    written = bench.published(name)[0].timestamp_ms / 1000  # and seen a little later
+    assert written - produced < seen.total("lakehouse.freshness", **at) < ended - began
 
 
 def test_declared_columns_and_one_table_are_one_pass(bench: Bench, topic: str) -> None:
@@ -215,3 +221,20 @@ def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench,
 def kafka_clients() -> int:
     gc.collect()
     return sum(isinstance(each, Kafka) for each in gc.get_objects())
+
+
+def test_what_spark_logs_as_an_error_is_told(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """And no more than that: each of its lines comes to `say` of the session, here `print`."""
+    java = bench.spark._jvm
+    assert java is not None
+    logger = java.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.scheduler.DAGScheduler")
+    logger.info("more than is needed")
+    logger.error("an executor is gone")
+    said = [""]
+
+    def heard() -> bool:
+        said[0] += capsys.readouterr().out
+        return "DAGScheduler: an executor is gone" in said[0]
+
+    assert until(heard, 20)
+    assert "more than is needed" not in said[0]

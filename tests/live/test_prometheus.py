@@ -127,6 +127,8 @@ def _discard(bench: Bench, topic: str, seen: Recorded) -> None:
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, [*events(range(2), 1), (None, b"{")])
     bench.ingest(bench.settings(topic, stream={"on_error": "ignore"}), telemetry=seen.telemetry)
+    bench.ingest(bench.settings(topic, table={"contract": "widen"}), telemetry=seen.telemetry)
+    assert seen.total("lakehouse.warnings", event="settings_changed") == 1
     assert seen.total("lakehouse.records", outcome="discarded", reason="broken_json", stream=topic) == 1
 
 
@@ -152,6 +154,9 @@ def _true(
     assert seen.total("lakehouse.table.files", **of) == len(files)
     assert seen.total("lakehouse.table.size", **of) == sum(files["file_size_in_bytes"].to_pylist())
     assert seen.total("lakehouse.table.rows", **of) == rows + 1
+    assert seen.total("lakehouse.table.partitions", **of) == 1, "one record was the last to come"
+    versions = (*(each.metadata_file for each in table.metadata.metadata_log), table.metadata_location)
+    assert seen.total("lakehouse.table.metadata", **of) in {len(table.io.new_input(each)) for each in versions}
     snapshots = len(table.metadata.snapshots)
     assert seen.total("lakehouse.table.snapshots", **of) == snapshots
     assert seen.total("lakehouse.snapshots.expired", **of) == table.last_sequence_number - snapshots

@@ -90,9 +90,18 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
                 files=minute + 4,
                 size=rows * 31 * (minute + 1),
                 snapshots=min(100, minute + 1),
+                partitions=1,
                 snapshot=4_611_686_018_427_387_000 + minute,
             )
-            watch.table(f"iot.{stream}_status", rows=40 * minute, files=minute + 1, size=9_000, snapshots=9, snapshot=7)
+            watch.table(
+                f"iot.{stream}_status",
+                rows=40 * minute,
+                files=minute + 1,
+                size=9_000,
+                snapshots=9,
+                partitions=1,
+                snapshot=7,
+            )
         if minute == 31:
             watch.events.retrying(
                 stream="orders", attempt=1, wait_s=0.5, error=ConnectionError("the catalog does not answer: 503")

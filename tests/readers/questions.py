@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.readers.reading import Day, Reader, Rows
-from tests.readers.written import BROKEN, BYTES, DAYS, FIRST, KEPT, MADE, SECOND, TOPIC
+from tests.readers.written import BROKEN, BYTES, DAYS, FIRST, GONE, KEPT, MADE, SECOND, THEIRS, TOPIC
 
 UTC = dt.UTC
 NULLS = 3  # the row of `nested` that holds nothing
@@ -85,6 +85,10 @@ def _made(table: str, **values: Sequence[Any]) -> Rows:
 
 def _asked(name: str, asked: str, table: str, wanted: Rows, **more: Any) -> Question:
     return Question(name, asked, table, tuple(wanted[0]), wanted, **more)
+
+
+def _left(table: str) -> Rows:
+    return [row for row in _of(table, "text") if row["id"] != GONE]
 
 
 def _positions(table: str) -> Rows:
@@ -215,6 +219,49 @@ QUESTIONS: tuple[Question, ...] = (
         "pruned",
         [{"id": row["id"], "event_time": KEPT} for row in FIRST["pruned"] if DAYS[row["id"] % 3] == KEPT],
         day=Day(KEPT.replace(hour=0)),
+    ),
+    _asked(
+        "renamed",
+        "what was rescued: in a column renamed since, and in a new one of the old name",
+        "renamed",
+        [
+            {"id": 1, "aside": '{"color":"red"}', "_rescued": None},
+            {"id": 2, "aside": None, "_rescued": None},
+            {"id": 3, "aside": None, "_rescued": '{"color":"blue"}'},
+        ],
+    ),
+    _asked(
+        "promoted",
+        "rescued fields that were promoted to columns",
+        "promoted",
+        [
+            {**row, "_rescued": None, "seen": row["seen"] and _at(row["seen"])}
+            for row in _of("promoted", "color", "seen", "spot")
+        ],
+    ),
+    _asked(
+        "copied",
+        "rows deleted by Spark between two landings, copy-on-write",
+        "deleted_by_copy",
+        _left("deleted_by_copy"),
+    ),
+    _asked(
+        "marked",
+        "the same, merge-on-read: position deletes",
+        "deleted_by_position",
+        _left("deleted_by_position"),
+    ),
+    _asked(
+        "third",
+        "a table of format version 3 that others have made",
+        "third",
+        [{**row, "at": row["at"] and _at(row["at"])} for row in (THEIRS, *_of("third", "at", "place", "note"))],
+    ),
+    _asked(
+        "vectors",
+        "rows deleted by Spark from one, merge-on-read: deletion vectors",
+        "deleted_by_vector",
+        [{"id": 0, "text": "theirs"}, *_left("deleted_by_vector")],
     ),
     _asked(
         "dead",

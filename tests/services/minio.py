@@ -4,30 +4,21 @@ with MinIO(tmp_path) as store:
     store.make_bucket("lake")
 """
 
-import os
 import secrets
-import shutil
-import subprocess
-import urllib.error
-import urllib.request
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import boto3
 from botocore.config import Config
-from filelock import FileLock
 
 from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
 from lakehouse_ingest.jars import cache_folder
 from lakehouse_ingest.settings import S3Settings
-from tests.services.pipelines import until
+from tests.services.engine import Engine, answers, built, go
 
 MODULE = "github.com/minio/minio"
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
-BUILDING = 1_800.0
-STARTING = 30.0
 REGION = "eu-central-1"  # it insists on it, as AWS does
 
 
@@ -38,58 +29,28 @@ def binary() -> Path:
 
 def build() -> Path:
     """Builds it if it is not there: with an empty Go cache this takes minutes."""
-    wanted = binary()
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(wanted.with_suffix(".lock")):
-        if not wanted.exists():
-            fresh = wanted.with_suffix(".new")
-            environment = {**os.environ, "GOBIN": str(fresh), "CGO_ENABLED": "0"}
-            subprocess.run(
-                ["go", "install", f"{MODULE}@{VERSION}"],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=BUILDING,
-                check=True,
-            )
-            (fresh / "minio").rename(wanted)
-            shutil.rmtree(fresh)
-    return wanted
+
+    def make(folder: Path) -> Path:
+        go("install", f"{MODULE}@{VERSION}", folder=folder, GOBIN=str(folder))
+        return folder / "minio"
+
+    return built(binary(), make)
 
 
-class MinIO:
+class MinIO(Engine):
     """One server on loopback, with keys that nobody has guessed."""
 
     def __init__(self, folder: Path) -> None:
         self.endpoint = f"http://{LOOPBACK}:{any_free_port()}"
         self.access_key, self.secret_key = f"key{secrets.token_hex(8)}", secrets.token_hex(20)
-        self._log = folder / "minio.log"
-        command = [str(build()), "server", "--quiet", "--address", self.endpoint.partition("//")[2]]
+        address = self.endpoint.partition("//")[2]
         keys = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key}
-        with self._log.open("wb") as said:
-            self._process = subprocess.Popen(
-                [*command, str(folder / "objects")],
-                env={**os.environ, **keys, "MINIO_REGION": REGION, "MINIO_UPDATE": "off", "MINIO_BROWSER": "off"},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                process_group=0,
-            )
-
-    def __enter__(self) -> Self:
-        if not until(lambda: self._healthy() or self._process.poll() is not None, STARTING) or not self._healthy():
-            self.stop()
-            raise AssertionError(f"MinIO did not start: {self._log.read_text(errors='replace')[-2000:]}")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait(30)
+        super().__init__(
+            "MinIO",
+            folder,
+            [str(build()), "server", "--quiet", "--address", address, str(folder / "objects")],
+            {**keys, "MINIO_REGION": REGION, "MINIO_UPDATE": "off", "MINIO_BROWSER": "off"},
+        )
 
     @property
     def settings(self) -> S3Settings:
@@ -123,9 +84,5 @@ class MinIO:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return {each["Key"] for page in pages for each in page.get("Contents", ())}
 
-    def _healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.endpoint}/minio/health/live", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+    def _is_ready(self) -> bool:
+        return answers(f"{self.endpoint}/minio/health/live")

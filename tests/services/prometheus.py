@@ -11,17 +11,16 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
 from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
 from tests.services.debian import taken_out
-from tests.services.pipelines import ROOT, until
+from tests.services.engine import Engine, answers
+from tests.services.pipelines import ROOT
 
 DEPLOYED = ROOT / "deploy" / "prometheus"
-STARTING = 30.0
 SCRAPING = "1s"
 
 Series = Mapping[str, Any]
@@ -42,7 +41,7 @@ def promtool(*words: str) -> str:
     return done.stdout
 
 
-class Prometheus:
+class Prometheus(Engine):
     """Run by the configuration that is deployed; only where its targets are, and how often it looks, is the test's."""
 
     def __init__(self, folder: Path, targets: Mapping[str, str]) -> None:
@@ -54,37 +53,19 @@ class Prometheus:
         for name, target in targets.items():
             jobs[name]["static_configs"] = [{"targets": [target]}]
         config["scrape_configs"] = [jobs[name] for name in targets]
-        file, self._log = folder / "prometheus.yml", folder / "prometheus.log"
+        file = folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         self.url = f"http://{LOOPBACK}:{any_free_port()}"
-        with self._log.open("wb") as said:
-            self._process = subprocess.Popen(
-                [
-                    str(server),
-                    f"--config.file={file}",
-                    f"--storage.tsdb.path={folder / 'prometheus'}",
-                    f"--web.listen-address={self.url.partition('//')[2]}",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                process_group=0,
-            )
-
-    def __enter__(self) -> Self:
-        if not until(lambda: self._ready() or self._process.poll() is not None, STARTING) or not self._ready():
-            self.stop()
-            raise AssertionError(f"Prometheus did not start: {self._log.read_text(errors='replace')[-2000:]}")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait(30)
+        super().__init__(
+            "Prometheus",
+            folder,
+            [
+                str(server),
+                f"--config.file={file}",
+                f"--storage.tsdb.path={folder / 'prometheus'}",
+                f"--web.listen-address={self.url.partition('//')[2]}",
+            ],
+        )
 
     def ask(self, query: str) -> list[Series]:
         """What a query finds now."""
@@ -111,9 +92,5 @@ class Prometheus:
         except urllib.error.HTTPError as refused:
             raise AssertionError(f"{urllib.parse.unquote_plus(path)}: {refused.read().decode()}") from refused
 
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+    def _is_ready(self) -> bool:
+        return answers(f"{self.url}/-/ready")

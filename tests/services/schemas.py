@@ -79,9 +79,11 @@ def in_quotes(name: str) -> str:
 
 
 def any_columns() -> SearchStrategy[tuple[Column, ...]]:
-    docs = st.sampled_from([None, "", "why"])
+    docs, defaults = st.sampled_from([None, "", "why"]), st.sampled_from([None, 7, 2**40, 2.5, True, "x"])
     return st.lists(
-        st.builds(Column, st.sampled_from(ODD_NAMES), any_types(), st.booleans(), docs), min_size=1, max_size=4
+        st.builds(Column, st.sampled_from(ODD_NAMES), any_types(), st.booleans(), docs, defaults),
+        min_size=1,
+        max_size=4,
     ).map(tuple)
 
 

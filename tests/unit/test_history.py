@@ -144,7 +144,7 @@ def _served(watch: Watch, path: str) -> tuple[Any, bytes]:
         watch.events.batch_landed(
             stream="s", batch=3, received=12, duration_s=0.5, landed={"a": 9}, dead={"broken_json": 3}, freshness_s=2
         )
-        watch.table("ns.a", rows=9, files=1, size=2_000, snapshots=1)
+        watch.table("ns.a", rows=9, files=1, size=2_000, snapshots=1, partitions=1)
         watch.lag("s", {("t", 0): 4, ("t", 1): 3}, 1.5)
         watch.log.warning("spark", line=f"a word about {SECRET} <script>alert(1)</script>")
         with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
@@ -169,7 +169,7 @@ def test_what_it_is_fed_with_is_what_was_told_and_holds_no_secret() -> None:
 def test_nothing_is_kept_where_nobody_looks() -> None:
     watch = Watch("plant-7", OFF)
     watch.events.retrying(stream="s", attempt=1, wait_s=1, error=ConnectionError("x"))
-    watch.table("t", rows=1, files=1, size=1, snapshots=1)
+    watch.table("t", rows=1, files=1, size=1, snapshots=1, partitions=1)
     told = watch.history.told()
     assert (told["streams"], told["tables"], told["problems"]) == ({}, [], [])
 

@@ -9,9 +9,11 @@ from confluent_kafka.admin import AdminClient
 
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.sources import kafka
 from lakehouse_ingest.sources.client_options import BOTH, LIBRDKAFKA, ONLY_JAVA, ONLY_LIBRDKAFKA, OURS, sorted_out
 from lakehouse_ingest.sources.clients import for_java, for_librdkafka
 from lakehouse_ingest.sources.refusals import of_java, of_text
+from tests.services.young_broker import young_broker
 
 CA, CERTIFICATE, KEY = (f"-----BEGIN {what}-----\nabc\n" for what in ("CERTIFICATE", "CERTIFICATE", "PRIVATE KEY"))
 
@@ -193,3 +195,15 @@ def test_what_java_refuses_is_for_the_one_who_wrote_the_settings(said: str, name
 def test_what_may_come_back_is_left_to_the_wait() -> None:
     assert of_java("org.apache.kafka.common.errors.TimeoutException: Timed out", source()) is None
     assert of_text("Connect to ipv4#127.0.0.1:1 failed: Connection refused", source()) is None
+
+
+def test_a_broker_that_comes_up_and_knows_of_none_ends_nothing_but_the_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An administrator's question about the cluster would end the process here."""
+    monkeypatch.setattr(kafka, "ASK_S", 2.0)
+    for knowing in range(4):
+        with young_broker(knowing) as address:
+            source = kafka.Kafka(SourceSettings(brokers=address), ["sensors"])
+            with pytest.raises(TryAgain):
+                source.identity()

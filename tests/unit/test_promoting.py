@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest.commands.promote import _planned
+from lakehouse_ingest.commands.promote import _looked, _planned
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_at, type_of, value_of, written
 from lakehouse_ingest.tables import Column, Lake, Partition, TableState, arrow_type
@@ -153,6 +155,41 @@ def test_what_says_in_which_partition_a_row_lies_is_not_filled(path: tuple[str, 
     """The row would stay in the partition of rows without a value, where nobody looks for it."""
     with pytest.raises(SettingsRefused, match=r"in which partition of ns\.t a row lies"):
         _planned(cast("Lake", None), PARTED, path, None, [])
+
+
+def test_a_format_that_is_not_written_from_here_gets_no_empty_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ManyFiles, "find", lambda *_: replace(PARTED, format_version=3))
+    with pytest.raises(SettingsRefused, match=r"ns\.t has format version 3"):
+        _looked(cast("Lake", ManyFiles()), PARTED.name, "level", None)
+
+
+class ManyFiles:
+    """Of a table: as many as ten megabytes of what was set aside, each file made when it is asked for."""
+
+    FILES, ROWS = 10, 1_000
+
+    def find(self, _: str) -> TableState:
+        return PARTED
+
+    def rows_with(self, *_: object) -> Iterator[pa.Table]:
+        for number in range(self.FILES):
+            row = json.dumps({"level": number, "long": "x" * 1_000})
+            yield pa.table({"_rescued": [row] * self.ROWS})
+
+
+def test_what_was_set_aside_is_looked_through_file_by_file() -> None:
+    size = ManyFiles.ROWS * 1_000
+    tracemalloc.start()
+    in_arrow = pa.total_allocated_bytes()
+    try:
+        for name, kind in (("level", "long"), ("long", "string")):
+            found = _looked(cast("Lake", ManyFiles()), PARTED.name, name, None)
+            assert (found.rows, found.fitting, found.iceberg) == (10_000, 10_000, kind)
+            assert pa.total_allocated_bytes() - in_arrow < 2 * size
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak < 4 * size
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_neighbour_of_it_is() -> None:

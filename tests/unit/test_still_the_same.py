@@ -133,8 +133,9 @@ def test_a_landing_is_told_by_its_own_commit() -> None:
         lake=SimpleNamespace(publish=lambda *_: ours),
         tidy=lambda _: theirs,
         _span=watch.span,
+        _weigh=lambda _: None,
     )
     landing = Landing(ours, FileOptions())
-    receipt = Street._publish(cast("Street", street), Staged(landing, mark(UP_TO_NINE), 1, 5, 1, 10))
+    receipt = Street._publish(cast("Street", street), Staged(landing, mark(UP_TO_NINE), 1, 5, 1, 10, 1))
     assert (receipt.snapshot, receipt.schema) == (1, 1)
     assert landing.place is theirs

@@ -38,7 +38,7 @@ def page() -> Iterator[str]:
             dead={"broken_json": 3},
             freshness_s=2,
         )
-        watch.table("iot.a", rows=1_234_567, files=89, size=5_000_000, snapshots=12)
+        watch.table("iot.a", rows=1_234_567, files=89, size=5_000_000, snapshots=12, partitions=1)
         watch.lag("sensors", {("t", 0): 4_000, ("t", 1): 321}, 1.5)
         watch.log.error("stream_failed", stream="orders", error="[bold]not markup[/bold]")
         yield f"{url}/status.json"

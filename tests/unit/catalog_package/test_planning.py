@@ -305,3 +305,31 @@ def test_a_partition_that_cannot_be_is_refused(wanted: list[str], reason: str) -
         found = laid_out(*wanted, contract=contract)
         assert reason in found.objections[0]
         assert [str(change) for change in found.changes] == ["+ late date"]
+
+
+@pytest.mark.parametrize(
+    ("column", "version", "why"),
+    [
+        (Column("n", "int", default=7), 2, "a default for n needs a table of format 3, and this one has 2"),
+        (Column("n", "int", default=2**31), 3, "2147483648 is no default for n: it is no int"),
+        (Column("n", "int", default=True), 3, "True is no default for n: it is no int"),
+        (Column("n", "string", default=7), 3, "7 is no default for n: it is no string"),
+        (Column("n", "date", default="2024-01-01"), 3, "n can't have a default: its type is date"),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_default_that_can_not_be_had_is_objected_to(column: Column, version: int, why: str, *, there: bool) -> None:
+    columns = (Column("n", column.type),) if there else ()
+    found = plan(table_of(columns, format_version=version), spec_of(column))
+    assert [each[: len(why)] for each in found.objections] == [why]
+
+
+def test_a_default_of_what_is_set_aside_is_no_matter() -> None:
+    found = plan(table_of((Column("n", "string"),), format_version=3), spec_of(Column("n", "int", default=7)))
+    assert (found.changes, found.objections) == ((), ())
+
+
+def test_a_default_follows_the_contract() -> None:
+    there, wanted = table_of((Column("n", "long"),), format_version=3), spec_of(Column("n", "long", default=7))
+    assert [str(each) for each in plan(there, wanted).changes] == ["~ n default 7"]
+    assert not plan(there, wanted, Contract(Rule.WIDEN)).changes

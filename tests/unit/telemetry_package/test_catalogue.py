@@ -13,7 +13,7 @@ from telemetry.instruments import ATTRIBUTES
 from telemetry.naming import prometheus_name
 from tests.services.command import Command
 
-CLOSED = {"outcome", "reason", "stage", "process", "signal", "kind"}
+CLOSED = {"event", "outcome", "reason", "stage", "process", "signal", "kind"}
 CONVENTION = re.compile(r"[a-z]+(\.[a-z]+)*")
 
 

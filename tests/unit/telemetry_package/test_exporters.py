@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from telemetry import Telemetry, TelemetrySettings, start
+from telemetry.exporters import build
 from telemetry.exporters.statsd import LONGEST, datagrams
 from telemetry.serving import AT_ONCE
 from tests.services.openmetrics import read
@@ -206,3 +207,34 @@ def test_traces_are_refused_where_they_would_get_lost(exporter: str) -> None:
 def test_statsd_wants_an_address_of_its_own_kind() -> None:
     with pytest.raises(ValueError, match="must begin with udp://"):
         TelemetrySettings(exporter="statsd", endpoint="http://127.0.0.1:8125")
+
+
+@pytest.mark.parametrize(
+    ("variables", "ways"),
+    [
+        ({}, ("grpc", "grpc")),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, ("http", "http")),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"},
+            ("grpc", "http"),
+        ),
+        ({"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}, ("http", "grpc")),
+    ],
+)
+def test_otlp_takes_the_protocol_that_the_standard_variables_name(
+    variables: dict[str, str], ways: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    made = build(TelemetrySettings(traces=True, metrics=True, exporter="otlp"))
+    assert made.spans
+    assert made.metrics
+    assert tuple(type(each).__module__.split(".")[4] for each in (made.spans, made.metrics)) == ways
+    made.spans.shutdown()
+    made.metrics.shutdown()
+
+
+def test_a_protocol_that_nobody_speaks_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+    with pytest.raises(ValueError, match="OTEL_EXPORTER_OTLP_PROTOCOL 'http/json': known are grpc and http/protobuf"):
+        start(TelemetrySettings(metrics=True))

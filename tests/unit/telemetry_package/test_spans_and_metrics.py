@@ -226,7 +226,7 @@ def test_settings_that_can_not_work_are_refused() -> None:
         TelemetrySettings(endpoint="localhost:4317")
     with pytest.raises(ValueError, match="above 0"):
         TelemetrySettings(metric_interval_s=0)
-    with pytest.raises(ValueError, match="known are otlp_grpc, otlp_http, console"):
+    with pytest.raises(ValueError, match="known are otlp, otlp_grpc, otlp_http, console"):
         start(TelemetrySettings(traces=True, exporter="jaeger"))
 
 
@@ -239,7 +239,7 @@ def test_another_package_offers_an_exporter_by_an_entry_point(monkeypatch: pytes
     monkeypatch.setattr(exporters, "entry_points", lambda **_: [offered])
     assert start(TelemetrySettings(traces=True, exporter="beside")).shutdown(5)
     with pytest.raises(
-        ValueError, match="'others': known are otlp_grpc, otlp_http, console, prometheus, statsd, none, beside"
+        ValueError, match="'others': known are otlp, otlp_grpc, otlp_http, console, prometheus, statsd, none, beside"
     ):
         start(TelemetrySettings(traces=True, exporter="others"))
 

@@ -1,0 +1,81 @@
+"""Default values of a table's columns: which types have them here, which values are theirs, and what is to change.
+
+What Iceberg allows within structs, and for dates and the like, is left to those who know it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+)
+
+from catalog.changes import Add, Evolution, Fill
+from catalog.contracts import Contract, Rule
+from catalog.specs import Column, Default, TableState
+from catalog.typenames import parse_type, type_text
+
+_FORMAT = 3  # the first that has them
+_TAKEN: Mapping[IcebergType, tuple[type[Default], ...]] = {
+    BooleanType(): (bool,),
+    IntegerType(): (int,),
+    LongType(): (int,),
+    FloatType(): (int, float),
+    DoubleType(): (int, float),
+    StringType(): (str,),
+}
+_BITS: Mapping[IcebergType, int] = {IntegerType(): 31, LongType(): 63}
+
+
+def column_of(field: NestedField) -> Column:
+    """Give a table's field as plain values."""
+    default = field.write_default if field.field_type in _TAKEN else None
+    return Column(field.name, type_text(field.field_type), field.required, field.doc, default)
+
+
+def filled(
+    current: TableState, now: Sequence[Column], wanted: Sequence[Column], changes: Sequence[Evolution], rules: Contract
+) -> tuple[list[Evolution], list[str]]:
+    """Give the changes with the defaults that are wanted, and which can't be had; `now`: the columns after them."""
+    defaults = {column.name: column.default for column in reversed(wanted) if column.default is not None}
+    kinds = {column.name: parse_type(column.type) for column in now}
+    misfits = {
+        name: why
+        for name, default in defaults.items()
+        if name in kinds and (why := _misfit(name, kinds[name], default, current.format_version))
+    }
+    defaults = {name: default for name, default in defaults.items() if name in kinds and name not in misfits}
+    made = [_with_default(change, defaults) for change in changes]
+    fills = [
+        Fill(column.name, default)
+        for column in current.columns
+        if (default := defaults.get(column.name)) is not None
+        and default != column.default
+        and rules.rule_of(column.name) is Rule.EVOLVE
+    ]
+    return [*made, *fills], [*misfits.values()]
+
+
+def _with_default(change: Evolution, defaults: Mapping[str, Default]) -> Evolution:
+    if not isinstance(change, Add) or change.parent:
+        return change
+    return replace(change, column=replace(change.column, default=defaults.get(change.column.name)))
+
+
+def _misfit(name: str, kind: IcebergType, default: Default, version: int) -> str | None:
+    if version < _FORMAT:
+        return f"a default for {name} needs a table of format {_FORMAT}, and this one has {version}"
+    if kind not in _TAKEN:
+        return (
+            f"{name} can't have a default: its type is {type_text(kind)}, and understood are numbers, truths and text"
+        )
+    bits = _BITS.get(kind)
+    is_one = type(default) in _TAKEN[kind] and (bits is None or -(2**bits) <= default < 2**bits)
+    return None if is_one else f"{default!r} is no default for {name}: it is no {type_text(kind)}"
