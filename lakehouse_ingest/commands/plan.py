@@ -15,6 +15,7 @@ from rich.text import Text
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.embedded.catalog import is_warehouse
 from lakehouse_ingest.rehearsing import Foresight, Outlook, foresee, is_changed, properties_of
 from lakehouse_ingest.settings import HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.signals import stopping
@@ -87,7 +88,7 @@ def code_of(found: Foresight) -> int:
 def _catalog(settings: Settings, jars: Path | None) -> Iterator[str]:
     """Where there is no warehouse yet, an empty one elsewhere: not even its folder is made."""
     with tempfile.TemporaryDirectory(prefix="lakehouse-ingest-") as folder:
-        if not (settings.catalog.uri or settings.catalog.path.is_dir()):
+        if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):
             empty = settings.catalog.model_copy(update={"path": Path(folder)})
             settings = settings.model_copy(update={"catalog": empty})
         with reached(settings, jars) as uri:

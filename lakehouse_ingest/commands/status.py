@@ -17,6 +17,7 @@ from rich.text import Text
 
 from lakehouse_ingest import sources
 from lakehouse_ingest.catalog_access import connection_of, embedded, refuse_what_is_no_rest_catalog
+from lakehouse_ingest.embedded.catalog import is_warehouse
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
@@ -61,7 +62,7 @@ def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve:
     if settings.catalog.uri:
         yield settings.catalog.uri
         return
-    if not settings.catalog.path.is_dir() and not make:
+    if not (make or is_warehouse(settings.catalog.path)):
         raise SettingsRefused(
             f"`catalog.path` is {settings.catalog.path}, where no warehouse is: nothing has been ingested into it yet"
         )

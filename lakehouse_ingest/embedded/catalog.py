@@ -24,6 +24,7 @@ from lakehouse_ingest.network import java_properties, tell
 from lakehouse_ingest.storage import Storage
 
 CATALOG_NAME = "rest_backend"
+OWN = ".lakehouse"  # the catalog's folder, within that of the warehouse
 FILE_IO = "org.apache.iceberg.io.ResolvingFileIO"
 JAVA_OPTIONS = (
     "-Xmx256m",
@@ -36,6 +37,11 @@ JAVA_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.log.org.apache.iceberg.util.Tasks=error",
     "-Dorg.slf4j.simpleLogger.log.org.apache.iceberg.rest.RESTCatalogServlet=off",
 )
+
+
+def is_warehouse(folder: Path) -> bool:
+    """Whether a catalog has ever been served there; any other folder is left as it is by who only looks."""
+    return (folder / OWN).is_dir()
 
 
 class EmbeddedCatalog(Server):
@@ -63,7 +69,7 @@ class EmbeddedCatalog(Server):
         self.warehouse = warehouse.absolute()
         self.place = place or f"file://{self.warehouse}"
         self._store = store
-        super().__init__(self.warehouse / ".lakehouse", port, jars)
+        super().__init__(self.warehouse / OWN, port, jars)
 
     def _refusal(self, holder: str) -> str:
         return (

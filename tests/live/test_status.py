@@ -134,3 +134,11 @@ def test_what_a_person_names_is_what_is_said(bench: Bench, topic: str, command: 
     assert command("adopt", *other, "--from-table", "").sentence == "--from-table is empty: give the name"
     adopted = command("adopt", *other, "--from-table", topic)
     assert f"no snapshot of ns_{topic}.{topic} says how far its writer had come" in adopted.sentence
+
+
+@pytest.mark.parametrize("verb", ["status", "verify", "recover", "acknowledge", "adopt", "files"])
+def test_a_folder_that_is_no_warehouse_is_not_made_one(tmp_path: Path, command: Command, verb: str) -> None:
+    topics = () if verb == "files" else ("--topics", "t")
+    said = command(verb, *topics, "--warehouse", tmp_path)
+    assert (said.code, [*tmp_path.iterdir()]) == (2, [])
+    assert "where no warehouse is" in said.sentence
