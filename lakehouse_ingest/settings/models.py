@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from lakehouse_ingest.settings import spark_options
 from lakehouse_ingest.settings.values import (
@@ -332,6 +332,16 @@ class TableSettings(Model):
                 "should say with `contract`, freeze or refuse, what becomes of other fields than the `columns`"
             )
         return self
+
+    @field_validator("properties")
+    @classmethod
+    def _can_be_begun(cls, properties: Mapping[str, str]) -> Mapping[str, str]:
+        if properties.get("format-version", "2") not in ("1", "2"):
+            raise ValueError(
+                "should have format-version 1 or 2: a table of a later one is fed where another engine has made it,"
+                " with a first row"
+            )
+        return properties
 
     @property
     def rules(self) -> set[Rule]:

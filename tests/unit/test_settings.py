@@ -400,3 +400,9 @@ def test_what_a_pipeline_relies_on_of_spark_is_not_for_its_settings(option: str,
 def test_spark_may_be_told_what_it_is_told_anyway_and_more() -> None:
     options = {name: f"other, {needed.upper()}" for name, (needed, _) in RELIED_ON.items()}
     assert SparkSettings(options={**options, "spark.speculation": "true"}).options["spark.speculation"] == "true"
+
+
+def test_a_table_that_could_not_be_begun_is_refused() -> None:
+    tables = [{"properties": {"format-version": "3"}}]
+    sentence = refused({"streams": [{"topics": ["sensors"], "tables": tables}]})
+    assert sentence.startswith("the setting `streams.0.tables.0.properties` should have format-version 1 or 2")
