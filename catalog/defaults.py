@@ -5,6 +5,8 @@ What Iceberg allows within structs, and for dates and the like, is left to those
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
+from struct import pack, unpack
 
 from pyiceberg.types import (
     BooleanType,
@@ -19,6 +21,8 @@ from pyiceberg.types import (
 
 from catalog.changes import Add, Evolution, Fill
 from catalog.contracts import Contract, Rule
+from catalog.fields import is_leaf
+from catalog.promotions import Relation, relation
 from catalog.specs import Column, Default, TableState
 from catalog.typenames import parse_type, type_text
 
@@ -32,6 +36,7 @@ _TAKEN: Mapping[IcebergType, tuple[type[Default], ...]] = {
     StringType(): (str,),
 }
 _BITS: Mapping[IcebergType, int] = {IntegerType(): 31, LongType(): 63}
+_PACKED: Mapping[IcebergType, str] = {FloatType(): "f", DoubleType(): "d"}
 
 
 def column_of(field: NestedField) -> Column:
@@ -44,23 +49,37 @@ def filled(
     current: TableState, now: Sequence[Column], wanted: Sequence[Column], changes: Sequence[Evolution], rules: Contract
 ) -> tuple[list[Evolution], list[str]]:
     """Give the changes with the defaults that are wanted, and which can't be had; `now`: the columns after them."""
-    defaults = {column.name: column.default for column in reversed(wanted) if column.default is not None}
     kinds = {column.name: parse_type(column.type) for column in now}
+    kept = {column.name for column in current.columns if rules.rule_of(column.name) is not Rule.EVOLVE}
+    firsts = {column.name: column for column in reversed(wanted)}  # of those with one name
+    asked = {
+        name: column.default
+        for name, column in firsts.items()
+        if column.default is not None
+        and name in kinds
+        and name not in kept
+        and _takes(kinds[name], parse_type(column.type))
+    }
     misfits = {
         name: why
-        for name, default in defaults.items()
-        if name in kinds and (why := _misfit(name, kinds[name], default, current.format_version))
+        for name, default in asked.items()
+        if (why := _misfit(name, kinds[name], default, current.format_version))
     }
-    defaults = {name: default for name, default in defaults.items() if name in kinds and name not in misfits}
+    defaults = {name: default for name, default in asked.items() if name not in misfits}
     made = [_with_default(change, defaults) for change in changes]
     fills = [
         Fill(column.name, default)
         for column in current.columns
-        if (default := defaults.get(column.name)) is not None
-        and default != column.default
-        and rules.rule_of(column.name) is Rule.EVOLVE
+        if (default := defaults.get(column.name)) is not None and default != column.default
     ]
     return [*made, *fills], [*misfits.values()]
+
+
+def _takes(there: IcebergType, wanted: IcebergType) -> bool:
+    """Whether what is wanted lands in the column: else it is set aside, and its default is no matter."""
+    if is_leaf(there) and is_leaf(wanted):
+        return relation(there, wanted) in {Relation.SAME, Relation.NARROWER}
+    return type(there) is type(wanted)
 
 
 def _with_default(change: Evolution, defaults: Mapping[str, Default]) -> Evolution:
@@ -76,6 +95,18 @@ def _misfit(name: str, kind: IcebergType, default: Default, version: int) -> str
         return (
             f"{name} can't have a default: its type is {type_text(kind)}, and understood are numbers, truths and text"
         )
-    bits = _BITS.get(kind)
-    is_one = type(default) in _TAKEN[kind] and (bits is None or -(2**bits) <= default < 2**bits)
+    is_one = type(default) in _TAKEN[kind] and _survives(kind, default)
     return None if is_one else f"{default!r} is no default for {name}: it is no {type_text(kind)}"
+
+
+def _survives(kind: IcebergType, default: Default) -> bool:
+    """Whether a column of the type holds exactly that."""
+    if kind in _BITS:
+        return bool(-(2 ** _BITS[kind]) <= default < 2 ** _BITS[kind])
+    if kind not in _PACKED:
+        return True
+    try:
+        (held,) = unpack(_PACKED[kind], pack(_PACKED[kind], float(default)))
+    except OverflowError:
+        return False
+    return isfinite(held) and bool(held == default)

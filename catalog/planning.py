@@ -54,9 +54,7 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
     walk = Comparison(current, contract)
     walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
     now = evolved(current.columns, walk.changes)
-    astray = {each.path for each in walk.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE}}
-    taken = [column for column in wanted.columns if column.name not in astray]
-    evolution, objections = filled(current, now, taken, walk.changes, contract)
+    evolution, objections = filled(current, now, wanted.columns, walk.changes, contract)
     changes: list[Change] = [*evolution]
     if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
         # What is there already has been found good by whoever made it.

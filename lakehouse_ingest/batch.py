@@ -10,8 +10,9 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from math import inf
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -104,6 +105,7 @@ class Street:
     threads: ThreadPoolExecutor
     transform: Transform | None = None
     newest: float | None = None  # the broker's time of the newest record of the last batch
+    weighed: dict[str, float] = field(default_factory=dict)  # when the size of a table's metadata was last looked at
 
     @property
     def shape(self) -> str:
@@ -134,6 +136,7 @@ class Street:
             self.acknowledge(work.range.end)
             self._show(span, landed)
             self._tell(number, landed)
+            self._weigh([receipt.table for receipt in receipts])
         return work.range
 
     def _span(self, name: str, table: str | None = None, /, **attributes: object) -> Span:
@@ -296,15 +299,20 @@ class Street:
             partitions=staged.partitions,
             snapshot=place.main,
         )
-        self._weigh(landing)
         return receipt
 
-    def _weigh(self, landing: Landing) -> None:
-        """Costs a look at the catalog and one at the store, so not with every landing."""
-        if not self.watch.measures or monotonic() - landing.weighed < WEIGHED_EVERY:
+    def _weigh(self, tables: Iterable[str]) -> None:
+        """Costs a look at the catalog and one at the store for each, so not with every batch."""
+        if not self.watch.measures:
             return
-        landing.weighed = monotonic()
-        table = landing.place.table
+        now = monotonic()
+        due = [table for table in tables if now - self.weighed.get(table, -inf) >= WEIGHED_EVERY]
+        self.weighed |= dict.fromkeys(due, now)
+        _, failures = self._each(self._weigh_one, due)
+        if failures:
+            raise failures[0]
+
+    def _weigh_one(self, table: str) -> None:
         try:
             self.watch.gauge("lakehouse.table.metadata", self.lake.metadata_size(table), table=table)
         except LakehouseError as failure:

@@ -180,9 +180,9 @@ class Watch:
             self.history.heard(level, event, said)
 
     def relay(self, level: str, logger: str, line: str) -> None:
-        """What Spark's Java process says, in the shape of our own lines."""
+        """What Spark's Java process says, in the shape of our own lines; what it just prints is no event to count."""
         getattr(self.log, level)("spark", line=line, **({"logger": logger} if logger else {}))
-        if level != "info":
+        if logger and level in {"warning", "error"}:
             self.count("lakehouse.warnings", 1, event="spark")
 
     def gauge(self, instrument: str, value: float, **attributes: object) -> None:

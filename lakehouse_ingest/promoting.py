@@ -4,6 +4,8 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import reduce
+from struct import pack, unpack
 from typing import Any
 
 import pyarrow as pa
@@ -134,8 +136,13 @@ def _whole(value: Any, kind: Any) -> int | None:
 
 
 def _fraction(value: Any, kind: Any) -> float | None:
-    largest = _LARGEST if kind.bit_width == 64 else _LARGEST_FLOAT  # noqa: PLR2004
-    return float(value) if _is_number(value) and abs(value) < largest else None
+    is_double = kind.bit_width == 64  # noqa: PLR2004
+    if not _is_number(value) or abs(value) >= (_LARGEST if is_double else _LARGEST_FLOAT):
+        return None
+    found = float(value)
+    (held,) = (found,) if is_double else unpack("f", pack("f", found))
+    # Of a fraction the nearest number is what everybody means; a whole number may be somebody's id.
+    return found if isinstance(value, Decimal) or held == value else None
 
 
 def _decimal(value: Any, kind: Any) -> Decimal | None:
@@ -174,33 +181,71 @@ _TAKES: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
 )
 
 
+class _Several(Exception):
+    """Values that have no kind in common but JSON text."""
+
+
 def type_of(values: Iterable[Any]) -> str:
-    """In Iceberg's words what takes all of them; where they are of several kinds, JSON text. One of each is kept."""
-    kinds: dict[str, Any] = {}
+    """In Iceberg's words what takes all of them, in whatever order; JSON text where they are of several kinds.
+
+    No value is kept: each has a kind, None where it holds nothing, and two kinds become one.
+    """
     try:
-        for value in values:
-            kinds.setdefault(str(pa.array([value]).type), value)
-        found = pa.array(list(kinds.values()))
-    except (pa.ArrowException, OverflowError):
+        return _iceberg(_met(map(_kind, values))) or "string"
+    except _Several:
         return "string"
-    return _iceberg(found.type) or "string"
+
+
+def _kind(value: Any) -> Any:  # noqa: PLR0911 - one for each
+    match value:
+        case None:
+            return None
+        case bool():
+            return "boolean"
+        case int() if -(1 << 63) <= value < 1 << 63:
+            return "long" if float(value) == value else "large"
+        case Decimal() if abs(value) < _LARGEST:
+            return "double"
+        case str():
+            return "string"
+        case list():
+            return [_met(map(_kind, value))]
+        case dict():
+            return {name: _kind(each) for name, each in value.items()}
+    raise _Several
+
+
+def _met(kinds: Iterable[Any]) -> Any:
+    return reduce(_common, kinds, None)
+
+
+def _common(one: Any, other: Any) -> Any:
+    if one is None or other is None or one == other:
+        return other if one is None else one
+    match one, other:
+        case ("long", "large" | "double") | ("large" | "double", "long"):
+            return other if one == "long" else one
+        case list(), list():
+            return [_common(one[0], other[0])]
+        case dict(), dict():
+            return {name: _common(one.get(name), other.get(name)) for name in one | other}
+    raise _Several
 
 
 def _iceberg(kind: Any) -> str | None:
-    if pa.types.is_null(kind):
-        return None
-    if pa.types.is_list(kind):
-        element = _iceberg(kind.value_type)
-        return f"list<{element}>" if element else None
-    if pa.types.is_struct(kind):
-        fields = [kind.field(number) for number in range(kind.num_fields)]
-        if not are_names([field.name for field in fields]):
-            return "string"
-        known = [(field.name, text) for field in fields if (text := _iceberg(field.type))]
-        return "struct<" + ", ".join(f'"{_quoted(name)}": {text}' for name, text in known) + ">" if known else None
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "double"
-    return {"bool": "boolean", "int64": "long"}.get(str(kind), "string")
+    match kind:
+        case list():
+            element = _iceberg(kind[0])
+            return f"list<{element}>" if element else None
+        case dict():
+            if not are_names(kind):
+                return "string"
+            known = [(name, text) for name, each in sorted(kind.items()) if (text := _iceberg(each))]
+            return "struct<" + ", ".join(f'"{_quoted(name)}": {text}' for name, text in known) + ">" if known else None
+        case "large":
+            return "long"
+    found: str | None = kind
+    return found
 
 
 def _quoted(name: str) -> str:

@@ -222,7 +222,9 @@ class Stream:
         own = FileOptions()
         lake.create(record_spec(record_name, own))
         lake.create(_dead_spec(dead_name, own))
-        known = {} if lake.knows(record_name) else self._known(lake, [record_name, dead_name])
+        # A start that was killed between its claim and its registering is known there, and nothing else.
+        is_told = lake.knows(record_name) and lake.registered(record_name)
+        known = {} if is_told else self._known(lake, [record_name, dead_name])
         lake.begin_within(0)  # until it is known which generation it is, every mark counts
         # Before anything is claimed: a start that is refused must not end the one that runs.
         self._compare(lake, record_name)

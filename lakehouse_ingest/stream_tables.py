@@ -116,10 +116,10 @@ class StreamTables:
                 return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
             name = apart
         mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
-        if name not in mine and len(mine) >= self.stream.max_tables:
-            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
         if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
             self._begin_with(name, state, route)
+        if name not in mine and len(mine) >= self.stream.max_tables:
+            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
         keeper = TableKeeper(
             self.lake,
             name,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -29,7 +28,6 @@ class Landing:
 
     place: Place
     files: FileOptions
-    weighed: float = -inf  # when the size of its metadata was last looked at
 
 
 @dataclass

@@ -120,7 +120,7 @@ class Events:
         self._telemetry.count("lakehouse.snapshots.expired", count, pipeline=self._pipeline, table=table)
 
     def warned(self, event: str, /, **said: object) -> None:
-        """Nothing is lost by it, but somebody should look."""
+        """Somebody should look at it, and no other metric counts it."""
         self._log.warning(event, **said)
         self._telemetry.count("lakehouse.warnings", pipeline=self._pipeline, event=event)
 

@@ -135,7 +135,7 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{warning}",
         ("pipeline", "event"),
-        "What cost nothing so far, and somebody should look at; the log says more",
+        "Log lines that somebody should look at and no other metric counts; `spark`: what Spark has logged as an error",
         values={"event": WARNINGS},
     ),
     Instrument(

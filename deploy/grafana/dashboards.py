@@ -133,7 +133,7 @@ OVERVIEW = [
         "Warnings",
         "short",
         total("lakehouse_event", increase("lakehouse_warnings_total{@}")),
-        says="Nothing is lost by any; the log says more",
+        says="Log lines that somebody should look at and that nothing else here counts; spark: its errors",
     ),
 ]
 

@@ -50,10 +50,13 @@ class Claim:
             lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as broken:
             raise SettingsRefused(f"{self._folder} can't be written ({broken}): choose another place.") from broken
-        began = time.monotonic()
+        began, patience = time.monotonic(), None
         while not _locked(lock):
             note = self.read()
-            if time.monotonic() - began >= _worth_waiting_for(note):
+            # One who only looks may die meanwhile: then its JVM is what is waited for.
+            if (worth := _worth_waiting_for(note)) != patience:
+                began, patience = time.monotonic(), worth
+            if time.monotonic() - began >= worth:
                 os.close(lock)
                 raise SettingsRefused(self._refusal(_holder(note)))
             time.sleep(0.05)
@@ -134,7 +137,7 @@ def _first_of_the_systems() -> int:
 
 
 def _worth_waiting_for(holder: Note | None) -> float:
-    """Seconds: a look at a warehouse keeps no pipeline from starting."""
+    """Seconds: for a look at a warehouse, and then for what is left of who has died."""
     if holder is None:
         return 0.0
     if not alive(holder.pid):

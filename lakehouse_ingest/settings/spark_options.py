@@ -20,9 +20,9 @@ RELIED_ON: Mapping[str, tuple[str, str]] = {
         "snapshots are expired by Iceberg's procedures",
     ),
 }
-# By what they begin with.
+# By what they begin with: `lakehouse` would be another catalog.
 NOT_TAKEN: Mapping[str, str] = {
-    CATALOG: "Spark and the ledger need the same catalog; what is true for both goes into `catalog.properties`",
+    f"{CATALOG}.": "Spark and the ledger need the same catalog; what is true for both goes into `catalog.properties`",
     "spark.wap.": "where rows are staged is the ledger's business",
     "spark.sql.legacy.": "it may change what a value means",
     "spark.redaction.": "secrets would be shown",
@@ -32,10 +32,11 @@ NOT_TAKEN: Mapping[str, str] = {
 
 def checked(options: Mapping[str, str]) -> Mapping[str, str]:
     for name, value in options.items():
-        if why := next((why for start, why in NOT_TAKEN.items() if name.startswith(start)), None):
+        if why := next((why for start, why in NOT_TAKEN.items() if f"{name}.".startswith(start)), None):
             raise ValueError(f"should be without {name}: {why}")
         needed, why = RELIED_ON.get(name, (value, ""))
-        # Some are lists, of which the needed one is a part.
-        if needed.casefold() not in (part.strip().casefold() for part in value.split(",")):
+        # The extensions are a list, which the needed one is a part of.
+        parts = value.split(",") if name == "spark.sql.extensions" else [value]
+        if needed.casefold() not in (part.strip().casefold() for part in parts):
             raise ValueError(f"should be without {name}, which is {needed} here: {why}")
     return options

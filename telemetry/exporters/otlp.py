@@ -13,11 +13,11 @@ PROTOCOLS = {"grpc": "otlp_grpc", "http/protobuf": "otlp_http"}
 
 
 def build(settings: TelemetrySettings) -> Exporters:
-    """Each signal may have a protocol of its own."""
-    traces, metrics = _exporter("TRACES"), _exporter("METRICS")
+    """Each signal may have a protocol of its own; that of one that is off is no matter."""
+    traces, metrics = settings.traces, settings.metrics
     return Exporters(
-        spans=build_by(replace(settings, exporter=traces, metrics=False)).spans,
-        metrics=build_by(replace(settings, exporter=metrics, traces=False)).metrics,
+        spans=build_by(replace(settings, exporter=_exporter("TRACES"), metrics=False)).spans if traces else None,
+        metrics=build_by(replace(settings, exporter=_exporter("METRICS"), traces=False)).metrics if metrics else None,
     )
 
 

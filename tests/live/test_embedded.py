@@ -27,7 +27,6 @@ SERVERS = (EmbeddedCatalog, EmbeddedBroker)
 CHILD = """
 import signal, sys
 from pathlib import Path
-from threading import Timer
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 kind, folder, jars = sys.argv[1:]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
+from lakehouse_ingest import batch
 from lakehouse_ingest.commands.verify import prove, tell
 from lakehouse_ingest.sources import of_stream
 from telemetry import INSTRUMENTS, Answer, Pages
@@ -54,8 +55,11 @@ def exposed(seen: Recorded) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("_looks_often")
-def test_every_metric_is_true_and_every_panel_and_alert_finds_it(bench: Bench, topic: str, tmp_path: Path) -> None:
+def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
+    bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
+    monkeypatch.setattr(batch, "WEIGHED_EVERY", 0.0)
     create_topic(bench.broker, topic, 2)
     name, calls, outages, neighbours = f"ns_{topic}.{topic}", [], [], []
     proxy = Faulty(bench.uri)

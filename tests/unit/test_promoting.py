@@ -66,8 +66,8 @@ FITS: list[tuple[str, Any, Any]] = [
 MISFITS: list[tuple[str, Any]] = [
     *[("long", each) for each in ("5", True, Decimal("1.0"), 2**63, [1], {"a": 1})],
     *[("int", each) for each in (2**31, -(2**31) - 1)],
-    *[("double", each) for each in ("1", True, Decimal("1e999"))],
-    *[("float", each) for each in (Decimal("1e39"), -(10**39))],
+    *[("double", each) for each in ("1", True, Decimal("1e999"), 2**53 + 1)],
+    *[("float", each) for each in (Decimal("1e39"), -(10**39), 2**24 + 1)],
     *[("decimal(5,2)", each) for each in (Decimal("1.555"), 12345, "1")],
     *[("boolean", each) for each in (0, "true")],
     *[("date", each) for each in ("x", 5)],
@@ -99,6 +99,19 @@ def test_a_type_that_was_found_takes_the_values_that_it_was_found_in(values: lis
         pa.array([fitted(value, kind)], kind)
 
 
+SIMILAR = st.recursive(
+    st.sampled_from([None, True, 1, 2**53 + 1, 2**63, Decimal("0.5"), "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "A", "c.d"]), inner),
+    max_leaves=4,
+)
+
+
+@given(st.lists(SIMILAR, max_size=5).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
+def test_a_type_does_not_depend_on_the_order_of_the_values(orders: tuple[list[Any], list[Any]]) -> None:
+    values, shuffled = orders
+    assert type_of(values) == type_of(shuffled)
+
+
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
@@ -110,6 +123,13 @@ def test_a_type_that_was_found_takes_the_values_that_it_was_found_in(values: lis
         ([2**70], "string"),
         ([[1], []], "list<long>"),
         ([{"a": 1}, {"b": "x", "c": None}], 'struct<"a": long, "b": string>'),
+        ([{"b": 1}, {"a": 1}], 'struct<"a": long, "b": long>'),
+        ([1, 2**53 + 1], "long"),
+        ([-1, Decimal("1500.5"), 2**53 + 1], "string"),
+        ([{"a": [2**53 + 1]}, {"a": [1]}], 'struct<"a": list<long>>'),
+        ([{"a": [2**53 + 1]}, {"a": [Decimal("0.5")]}], "string"),
+        ([[1], {"a": 1}], "string"),
+        ([Decimal("1e999")], "string"),
         ([{"a.b": 1}], "string"),
         ([None, [], {}], "string"),
     ],

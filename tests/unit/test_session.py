@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.session import Line, _arguments, _options
 from lakehouse_ingest.settings import SparkSettings
-from telemetry import OFF
+from telemetry.testing import recorded
 
 
 def test_no_secret_of_the_catalog_is_an_argument_of_a_process(tmp_path: Path) -> None:
@@ -32,7 +32,9 @@ def test_no_secret_of_the_catalog_is_an_argument_of_a_process(tmp_path: Path) ->
 )
 def test_what_java_says_becomes_a_line_of_ours(said: str, line: Line) -> None:
     assert Line.parse(said) == line
-    with capture_logs() as lines:
-        Watch("plant-7", OFF).relay(line.level, line.logger, line.text)
+    with capture_logs() as lines, recorded() as seen:
+        Watch("plant-7", seen.telemetry).relay(line.level, line.logger, line.text)
+        counted = seen.total("lakehouse.warnings", event="spark")
+    assert counted == (1 if line.logger and line.level != "info" else 0)
     logger = {"logger": line.logger} if line.logger else {}
     assert lines == [{"event": "spark", "log_level": line.level, "line": line.text, **logger}]

@@ -387,7 +387,9 @@ def test_partitions_that_make_no_sense_are_refused(wrong: object) -> None:
     [
         *((name, "x", f"{name}, which is {needed} here: {why}") for name, (needed, why) in RELIED_ON.items()),
         *((f"{start}x", "x", why) for start, why in NOT_TAKEN.items()),
+        ("spark.sql.catalog.lake", "x", "the same catalog"),
         ("spark.sql.catalog.lake.cache-enabled", "true", "the same catalog"),
+        ("spark.sql.session.timeZone", "UTC, CET", "a time without a zone"),
     ],
 )
 def test_what_a_pipeline_relies_on_of_spark_is_not_for_its_settings(option: str, value: str, said: str) -> None:
@@ -398,8 +400,10 @@ def test_what_a_pipeline_relies_on_of_spark_is_not_for_its_settings(option: str,
 
 
 def test_spark_may_be_told_what_it_is_told_anyway_and_more() -> None:
-    options = {name: f"other, {needed.upper()}" for name, (needed, _) in RELIED_ON.items()}
-    assert SparkSettings(options={**options, "spark.speculation": "true"}).options["spark.speculation"] == "true"
+    needed = {name: value.upper() for name, (value, _) in RELIED_ON.items()}
+    extensions = f"other, {needed['spark.sql.extensions']}"
+    more = {"spark.sql.extensions": extensions, "spark.speculation": "true", "spark.sql.catalog.lakehouse": "other"}
+    assert SparkSettings(options={**needed, **more}).options == {**needed, **more}
 
 
 def test_a_table_that_could_not_be_begun_is_refused() -> None:

@@ -1,6 +1,8 @@
 """What a writer looks at again while it runs: whether topics and tables are still those that it began with."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -8,6 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from catalog import Snapshot
+from lakehouse_ingest import batch
 from lakehouse_ingest.batch import Staged, Street
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
@@ -133,9 +136,25 @@ def test_a_landing_is_told_by_its_own_commit() -> None:
         lake=SimpleNamespace(publish=lambda *_: ours),
         tidy=lambda _: theirs,
         _span=watch.span,
-        _weigh=lambda _: None,
     )
     landing = Landing(ours, FileOptions())
     receipt = Street._publish(cast("Street", street), Staged(landing, mark(UP_TO_NINE), 1, 5, 1, 10, 1))
     assert (receipt.snapshot, receipt.schema) == (1, 1)
     assert landing.place is theirs
+
+
+def test_a_tables_metadata_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    with ThreadPoolExecutor(1) as threads:
+        street = SimpleNamespace(
+            watch=MagicMock(), lake=SimpleNamespace(metadata_size=looked.append), weighed={}, threads=threads
+        )
+        street._each, street._weigh_one = (
+            partial(each, cast("Street", street)) for each in (Street._each, Street._weigh_one)
+        )
+        for tables in (["t"], ["t", "u"]):
+            Street._weigh(cast("Street", street), tables)
+        assert looked == ["t", "u"]
+        monkeypatch.setattr(batch, "WEIGHED_EVERY", 0.0)
+        Street._weigh(cast("Street", street), ["u"])
+    assert looked == ["t", "u", "u"]

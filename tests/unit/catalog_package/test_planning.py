@@ -315,6 +315,13 @@ def test_a_partition_that_cannot_be_is_refused(wanted: list[str], reason: str) -
         (Column("n", "int", default=True), 3, "True is no default for n: it is no int"),
         (Column("n", "string", default=7), 3, "7 is no default for n: it is no string"),
         (Column("n", "date", default="2024-01-01"), 3, "n can't have a default: its type is date"),
+        (Column("n", "list<int>", default=7), 3, "n can't have a default: its type is list<int>"),
+        (Column("n", "double", default=float("nan")), 3, "nan is no default for n: it is no double"),
+        (Column("n", "double", default=2**53 + 1), 3, "9007199254740993 is no default for n: it is no double"),
+        (Column("n", "double", default=10**400), 3, "1000"),
+        (Column("n", "float", default=float("inf")), 3, "inf is no default for n: it is no float"),
+        (Column("n", "float", default=1e39), 3, "1e+39 is no default for n: it is no float"),
+        (Column("n", "float", default=0.1), 3, "0.1 is no default for n: it is no float"),
     ],
 )
 @pytest.mark.parametrize("there", [True, False])
@@ -324,12 +331,37 @@ def test_a_default_that_can_not_be_had_is_objected_to(column: Column, version: i
     assert [each[: len(why)] for each in found.objections] == [why]
 
 
-def test_a_default_of_what_is_set_aside_is_no_matter() -> None:
-    found = plan(table_of((Column("n", "string"),), format_version=3), spec_of(Column("n", "int", default=7)))
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [("string", "int"), ("list<int>", "int"), ("long", "list<long>"), ("list<int>", "map<int, int>")],
+)
+def test_a_default_of_what_is_set_aside_is_no_matter(there: str, wanted: str) -> None:
+    found = plan(table_of((Column("n", there),), format_version=3), spec_of(Column("n", wanted, default=7)))
     assert (found.changes, found.objections) == ((), ())
+
+
+def test_a_column_whose_name_is_the_path_of_what_is_set_aside_keeps_its_default() -> None:
+    there = table_of((Column("a", "struct<c: long>"), Column("a.b", "long")), format_version=3)
+    wanted = spec_of(Column("a", "struct<b: long>"), Column("a.b", "int", default=7))
+    found = plan(there, wanted)
+    assert [each.path for each in found.refusals] == ["a.b"]
+    assert [str(each) for each in found.changes] == ["~ a.b default 7"]
+
+
+def test_of_two_with_one_name_the_firsts_default_counts() -> None:
+    there = table_of((Column("n", "long"),), format_version=3)
+    assert not plan(there, spec_of(Column("n", "long"), Column("n", "long", default=7))).changes
+    found = plan(there, spec_of(Column("n", "long", default=7), Column("n", "string", default="x")))
+    assert [str(each) for each in found.changes] == ["~ n default 7"]
 
 
 def test_a_default_follows_the_contract() -> None:
     there, wanted = table_of((Column("n", "long"),), format_version=3), spec_of(Column("n", "long", default=7))
     assert [str(each) for each in plan(there, wanted).changes] == ["~ n default 7"]
     assert not plan(there, wanted, Contract(Rule.WIDEN)).changes
+
+
+@pytest.mark.parametrize("rule", [Rule.WIDEN, Rule.FREEZE, Rule.REFUSE])
+def test_where_a_default_would_not_be_touched_it_is_not_objected_to(rule: Rule) -> None:
+    wanted = spec_of(Column("n", "long", default="x"), Column("new", "long", default="x"))
+    assert not plan(table_of((Column("n", "long"),)), wanted, Contract(rule)).objections

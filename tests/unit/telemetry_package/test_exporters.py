@@ -224,6 +224,7 @@ def test_statsd_wants_an_address_of_its_own_kind() -> None:
 def test_otlp_takes_the_protocol_that_the_standard_variables_name(
     variables: dict[str, str], ways: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _without_protocols(monkeypatch)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     made = build(TelemetrySettings(traces=True, metrics=True, exporter="otlp"))
@@ -235,6 +236,21 @@ def test_otlp_takes_the_protocol_that_the_standard_variables_name(
 
 
 def test_a_protocol_that_nobody_speaks_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_protocols(monkeypatch)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
     with pytest.raises(ValueError, match="OTEL_EXPORTER_OTLP_PROTOCOL 'http/json': known are grpc and http/protobuf"):
         start(TelemetrySettings(metrics=True))
+
+
+def test_the_protocol_of_a_signal_that_is_off_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_protocols(monkeypatch)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")
+    made = build(TelemetrySettings(metrics=True, exporter="otlp"))
+    assert made.spans is None
+    assert made.metrics
+    made.metrics.shutdown()
+
+
+def _without_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    for signal in ("", "TRACES_", "METRICS_"):
+        monkeypatch.delenv(f"OTEL_EXPORTER_OTLP_{signal}PROTOCOL", raising=False)

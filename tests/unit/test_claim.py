@@ -1,0 +1,59 @@
+"""Who waits for the holder of a folder, and for how long."""
+
+from pathlib import Path
+
+import pytest
+
+from lakehouse_ingest.embedded import claim
+from lakehouse_ingest.embedded.claim import Claim, Note
+from lakehouse_ingest.errors import SettingsRefused
+
+DIES_AT = 25
+
+
+class Clock:
+    """Whose looks are a second each; the holder dies, and its JVM lets go when it is told to."""
+
+    def __init__(self, free_at: float) -> None:
+        self._free_at, self.now = free_at, 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, _: float) -> None:
+        self.now += 1
+
+    def alive(self, _: int) -> bool:
+        return self.now < DIES_AT
+
+    def locked(self, _: int) -> bool:
+        return self.now >= self._free_at
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Claim:
+    found = Claim(tmp_path, "note.json", "held by {}".format)
+    found.write(Note("http://127.0.0.1:1", 1, pid=1, java=2, passing=True))
+    return found
+
+
+def _told_by(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "time", clock)
+    monkeypatch.setattr(claim, "alive", clock.alive)
+    monkeypatch.setattr(claim, "_locked", clock.locked)
+
+
+def test_where_the_one_who_looks_dies_the_wait_for_its_jvm_begins_anew(
+    waiting: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _told_by(clock := Clock(free_at=33), monkeypatch)
+    waiting.take()
+    waiting.release()
+    assert clock.now == 33
+
+
+def test_a_jvm_that_does_not_end_is_not_waited_for_for_ever(waiting: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    _told_by(clock := Clock(free_at=1_000), monkeypatch)
+    with pytest.raises(SettingsRefused, match=r"held by process 2 at http"):
+        waiting.take()
+    assert clock.now == DIES_AT + claim.PREDECESSOR_SECONDS
