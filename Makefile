@@ -34,10 +34,10 @@ install: $(VENV)/.installed
 demo: install
 	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
 
-# Two at a time, file by file: each with a broker, a catalog and a Spark of its own. Most of a test is waiting.
+# Three at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting.
 # In the order of their folders, where the longest (tests/faults) come first, not last and alone.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/properties tests/flows

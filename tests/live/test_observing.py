@@ -4,6 +4,7 @@ import gc
 import json
 import threading
 import time
+from functools import partial
 from itertools import zip_longest
 
 import pytest
@@ -14,6 +15,7 @@ from lakehouse_ingest.sources.kafka import Kafka
 from telemetry import TelemetrySettings, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events
+from tests.services.faulty import Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.otlp import OtlpReceiver
@@ -216,6 +218,25 @@ def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench,
     # One is that by which Java says what Python may forget.
     assert until(lambda: len(left()) <= 1, 30), left()
     assert kafka_clients() <= clients
+
+
+def test_batches_that_have_failed_leave_no_clients(bench: Bench, topic: str) -> None:
+    """Nor what else stood in the frames that their errors went through: pyspark keeps these."""
+    create_topic(bench.broker, topic, 1)
+    with Faulty(bench.uri) as proxy:
+        at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
+        pipeline = bench.pipeline(bench.settings(topic, catalog=at), drain=False)
+        with running(pipeline):
+            clients = 0
+            for number in range(4):
+                if number:  # until a start has ended by it
+                    proxy.fail(503, method="POST|GET", path=rf"/tables/{topic}$", times=12)
+                produce(bench.broker, topic, events(range(number, number + 1), 1))
+                assert until(partial(lambda wanted: pipeline.landed == wanted, number + 1), 90)
+                proxy.heal()
+                clients = clients or kafka_clients()
+            # One is that of the last error, which the stream still has in hand.
+            assert until(lambda: kafka_clients() <= clients + 1, 30), kafka_clients()
 
 
 def kafka_clients() -> int:
