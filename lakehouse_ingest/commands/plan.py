@@ -91,7 +91,7 @@ def _catalog(settings: Settings, jars: Path | None) -> Iterator[str]:
         if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):
             empty = settings.catalog.model_copy(update={"path": Path(folder)})
             settings = settings.model_copy(update={"catalog": empty})
-        with reached(settings, jars) as uri:
+        with reached(settings, jars, make=True) as uri:
             yield uri
 
 
