@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -31,6 +31,8 @@ from lakehouse_ingest.sources import refusals
 from lakehouse_ingest.sources.clients import for_java, for_librdkafka
 from lakehouse_ingest.sources.java_security import allow_token_url, hide_secrets, unlocked_key
 from lakehouse_ingest.sources.logs import KafkaLog
+
+Answer = TypeVar("Answer")
 
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
@@ -252,19 +254,25 @@ class Kafka:
 
     def _describe(self, group: str) -> ConsumerGroupDescription:
         """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
+
+        def described() -> ConsumerGroupDescription:
+            found: ConsumerGroupDescription = self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[
+                group
+            ].result()
+            return found
+
+        return self._of_coordinator(group, described)
+
+    def _of_coordinator(self, group: str, question: Callable[[], Answer]) -> Answer:
+        """For a moment of its life every broker has none yet."""
         deadline = monotonic() + ASK_S
         while True:
             try:
-                found: ConsumerGroupDescription = self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[
-                    group
-                ].result()
+                return question()
             except KafkaException as failure:
-                # For a moment of its life every broker has no coordinator yet.
                 if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
                     raise self._explained(failure.args[0], group) from failure
                 sleep(LOOK_S)
-            else:
-                return found
 
     # -- groups of others -----------------------------------------------------------------------------------
 
@@ -274,10 +282,7 @@ class Kafka:
     def committed(self, group: str) -> Offsets:
         parts = self._partitions()
         with self._reader(group) as reader:
-            try:
-                found = reader.committed(parts, timeout=ASK_S)
-            except KafkaException as failure:
-                raise self._explained(failure.args[0], group) from failure
+            found = self._of_coordinator(group, lambda: reader.committed(parts, timeout=ASK_S))
         if refused := next((each.error for each in found if each.error), None):
             raise self._explained(refused, group)
         # A number below zero stands for none.
