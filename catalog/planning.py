@@ -53,12 +53,16 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
     """Compare a table with what is wanted of it; what is asked for is said in `Contract`."""
     walk = Comparison(current, contract)
     walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
-    now = evolved(current.columns, walk.changes)
-    evolution, objections = filled(current, now, wanted.columns, walk.changes, contract)
-    changes: list[Change] = [*evolution]
+    changes: list[Change] = [*walk.changes]
+    objections: list[str] = []
+    # Seldom, and there may be thousands of columns.
+    if any(column.default is not None for column in wanted.columns):
+        now = evolved(current.columns, walk.changes)
+        evolution, objections = filled(current, now, wanted.columns, walk.changes, contract)
+        changes = [*evolution]
     if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
         # What is there already has been found good by whoever made it.
-        unfit = misfits(wanted.partitions, struct_of(now))
+        unfit = misfits(wanted.partitions, struct_of(evolved(current.columns, changes)))
         objections += unfit
         if not unfit:
             if contract.partitions is Rule.EVOLVE:

@@ -79,7 +79,7 @@ def in_quotes(name: str) -> str:
 
 
 def any_columns() -> SearchStrategy[tuple[Column, ...]]:
-    docs, defaults = st.sampled_from([None, "", "why"]), st.sampled_from([None, 7, 2**40, 2.5, True, "x"])
+    docs, defaults = st.sampled_from([None, "", "why"]), st.sampled_from([None, None, None, 7, 2**40, 2.5, True, "x"])
     return st.lists(
         st.builds(Column, st.sampled_from(ODD_NAMES), any_types(), st.booleans(), docs, defaults),
         min_size=1,
