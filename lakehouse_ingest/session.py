@@ -4,6 +4,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -83,7 +84,11 @@ def session(
     try:
         tell(gateway.jvm, network)
         try:
-            spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
+            # Not by the main thread: there pyspark would take Ctrl-C for itself, and ask Java to cancel its jobs in the
+            # middle of another question, whose answer is then taken for that one's.
+            with ThreadPoolExecutor(1, "spark-start") as starter:
+                context = starter.submit(SparkContext, conf=conf, gateway=gateway).result()
+            spark = SparkSession(context)
         except (Py4JError, PySparkException) as failure:
             raise SettingsRefused(
                 f"Spark can't start with the settings under `spark`: {sentence(failure)[:120]}"
@@ -103,8 +108,8 @@ def session(
             process.kill()
             process.wait()
         relay.join()
-        # pyspark keeps both for the next session of this process, which would talk to nobody.
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        # pyspark keeps them for the next session of this process, which would talk to nobody.
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
 
 
 def _is_no_interruption(said: logging.LogRecord) -> bool:

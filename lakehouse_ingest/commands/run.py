@@ -141,7 +141,6 @@ def run(
         stopping(running.stop),
     ):
         watches.append(running.watch)
-        # Handlers are set after the session: pyspark replaces that of SIGINT.
         for variable, setting in foreign().items():
             running.watch.events.warned("variable_not_read", variable=variable, ours=setting)
         running.pipeline.run()

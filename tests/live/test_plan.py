@@ -159,9 +159,7 @@ def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topi
     assert reader.committed(topic) == {}
 
 
-# For `make test-long`: once in a while, while Spark starts, Ctrl-C is taken for a setting that Spark refuses (exit 2).
-@pytest.mark.long
-@pytest.mark.parametrize("seconds", [0.0, 2.0, 6.0, 10.0])
+@pytest.mark.parametrize("seconds", [0.0, 3.0, 8.0])
 def test_an_interruption_is_no_outlook(
     bench: Bench, topic: str, tmp_path: Path, jars_folder: Path | None, seconds: float
 ) -> None:
