@@ -67,7 +67,7 @@ class Landed:
 
 
 class BatchRecord:
-    """Rows gathered, and written every few seconds at most; `complete` moves with each writing."""
+    """Rows gathered, and written every few seconds as a rule; `complete` moves with each batch."""
 
     def __init__(
         self,
@@ -94,7 +94,8 @@ class BatchRecord:
         return bool(self._rows) and monotonic() - self._written >= self._every
 
     def add(self, landed: Landed) -> None:
-        self._rows += rows_of(landed)
+        batch, *landings = rows_of(landed)
+        self._rows += [batch, *landings]
         last = (landed.token.epoch, landed.token.batch)
         self._heads |= {receipt.table: last for receipt in landed.receipts if receipt.rows}
         following = ledger.highest([self._mark.complete, landed.batch.end])
@@ -107,7 +108,8 @@ class BatchRecord:
             self._mark.settings,
             landed.trace,
         )
-        if self.overdue:
+        # What became of offsets that are in no table is told by nothing else, were we to end now.
+        if self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED, "absent")):
             self.write()
 
     def started(self, token: Token) -> None:

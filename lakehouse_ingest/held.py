@@ -49,6 +49,10 @@ class Held:
         topics = {log: topic for topic, log in logs.items()}
         return cls(holders, logs, start, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
 
+    def beyond_in(self, table: str) -> Offsets:
+        """How far it may hold something, for its own mark: after this start nothing else tells of older ones."""
+        return self.until if any(holder.table == table for holder in self.holders) else {}
+
     def without(self, records: DataFrame, batch: Range) -> tuple[DataFrame, Tally]:
         """The records that have no place yet, and the counts of the others."""
         if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):

@@ -101,7 +101,13 @@ def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
 
 def as_it_was(carried: Summary) -> dict[str, str]:
     """What every commit carries further, whoever makes it."""
-    return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS))}
+    return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS, HEADS))}
+
+
+def without_marks(carried: Summary) -> dict[str, str]:
+    """What may be carried over a cut in the history. A mark may not: its pipeline may have landed since it was read,
+    and a mark that is too low says that rows are not there. Without any it is looked for them."""
+    return {key: text for key, text in as_it_was(carried).items() if not key.startswith(MARK)}
 
 
 def carried(ancestors: Iterable[Summary]) -> Summary:
@@ -111,9 +117,7 @@ def carried(ancestors: Iterable[Summary]) -> Summary:
 
 def fence(ancestors: Sequence[Summary], pipeline: str, epoch: int) -> dict[str, str]:
     """The properties of a commit that lands nothing: all that is known stays so, whatever older commits expire."""
-    oldest_first = reversed(ancestors)
-    heads = {key: text for each in oldest_first for key, text in each.items() if key.startswith(HEADS)}
-    return {**heads, **as_it_was(carried(ancestors)), FENCE: f"{pipeline}/{epoch}"}
+    return {**as_it_was(carried(ancestors)), FENCE: f"{pipeline}/{epoch}"}
 
 
 def from_summary(summary: Summary, pipeline: str) -> Mark | None:

@@ -189,7 +189,7 @@ def of_tables(
             ids = f"{registered.uuid[:8]}… is now {place.uuid[:8]}…" if place else ""
             found = f"was replaced (uuid {ids})" if place else "was dropped"
             yield _other_table(name, f"{found} since this pipeline last ran: restore it", source, there=bool(place))
-        elif (head := heads.get(name)) and place.known and _reached(place) < head:
+        elif (head := heads.get(name)) and (place.mark or place.whole) and _reached(place) < head:
             said = f"does not show any more what this pipeline landed last (batch {head[1]} of epoch {head[0]})"
             yield _other_table(name, f"{said}: it was rolled back", source)
 

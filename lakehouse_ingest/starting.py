@@ -29,14 +29,16 @@ def begin(record: Place, places: Sequence[Place], source: SourceNow, beginning: 
 
 
 def uncertain(places: Iterable[Place], done: Offsets) -> list[Place]:
-    """The tables that may hold something beyond what is complete; where the mark was pruned, nobody knows."""
+    """The tables that may hold something beyond what is complete.
+
+    Where no mark says how far, it may be a copy of one that was ours, or others have cut its history, or it was fed
+    under another name: then the rows tell.
+    """
     return [
         place
         for place in places
         if place.main is not None
-        and (
-            any(offset > done.get(at, -1) for at, offset in place.mark.next.items()) if place.mark else not place.known
-        )
+        and (not place.mark or any(offset > done.get(at, -1) for at, offset in place.mark.next.items()))
     ]
 
 

@@ -5,7 +5,7 @@ start Spark at exactly those offsets with a new checkpoint.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -130,6 +130,8 @@ class Stream:
                     raise failure from error
                 if not attempt or self.landed > before or self._stood():
                     wait, attempt, since = self.settings.retry.first, 0, monotonic()
+                elif self._stands is not None:
+                    since += monotonic() - self._stands  # while it stood, nothing was away
                 if monotonic() - since > self.settings.retry.limit:
                     raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
                 attempt += 1
@@ -171,7 +173,13 @@ class Stream:
                 shape=street.shape,
             )
             self._stands = monotonic()
-            grown = self._stream_through(street, source, goal, begun, ending)
+            try:
+                grown = self._stream_through(street, source, goal, begun, ending)
+            except Exception:
+                # The next start begins behind the batches that are done: their rows of the record would never come.
+                with suppress(LakehouseError):
+                    street.record.write()
+                raise
             with self.watch.span("sink.flush", self.name):
                 street.record.write()
             with suppress(LakehouseError), self.watch.span("acknowledge", self.name):
@@ -253,17 +261,7 @@ class Stream:
         # Where nothing lands, the starts' own commits become many.
         places = {name: self._expired(lake, place.within(generation)) for name, place in places.items()}
         done = starting.complete(record_place, [*places.values()])
-        low, high = now.unknown(done, self.settings.source.partitions)
-        # A topic that has come since the pipeline began is read from its first record, like a new partition.
-        later = bool(done and self.stream.topic_pattern and self.settings.source.start == "latest")
-        new = low if later else beginning(self.settings.source, low, high, source.since, done)
-        start = starting.begin(record_place, [*places.values()], now, new)
-        shared = [place for name, place in places.items() if name != dead_name]
-        start = {
-            **start,
-            **shares.taken_over(self.identity, record_place, shared, now, done, self.settings.source),
-        }
-        stands = {**shares.left(record_place, [*places.values()], now, done), **start}
+        start, stands = self._where_to_begin(source, now, done, record_place, places, dead_name)
         marks = [place.mark for place in (record_place, *places.values()) if place.mark]
         token = Token(self.identity, generation, epoch, -1)
         meant = starting.meaning(self.settings, self.stream)
@@ -317,6 +315,29 @@ class Stream:
             threads=threads,
             transform=self.transform,
         )
+
+    def _where_to_begin(
+        self,
+        source: Source,
+        now: SourceNow,
+        done: Offsets,
+        record: Place,
+        places: Mapping[str, Place],
+        dead: str,
+    ) -> tuple[Offsets, Offsets]:
+        """The map to read from; and the one to leave in the ledger, which knows of more than is read now."""
+        tables = [*places.values()]
+        low, high = now.unknown(done, self.settings.source.partitions)
+        # A topic that has come since the pipeline began is read from its first record, like a new partition.
+        later = bool(done and self.stream.topic_pattern and self.settings.source.start == "latest")
+        new = low if later else beginning(self.settings.source, low, high, source.since, done)
+        start = starting.begin(record, tables, now, new)
+        shared = [place for name, place in places.items() if name != dead]
+        start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
+        # A topic that is left out goes on where it stood, should it come back; one that a pattern finds no more was
+        # deleted.
+        rested = {} if self.stream.topic_pattern else done
+        return start, {**rested, **shares.left(record, tables, now, done), **start}
 
     def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
         """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
@@ -505,7 +526,7 @@ class Stream:
         return publish
 
     def _hint(self, source: Source, offsets: Offsets) -> None:
-        source.publish(offsets, self.identity)
+        source.publish({at: offset for at, offset in offsets.items() if at[0] in self.stream.topics}, self.identity)
 
     def _expired(self, lake: Lake, place: Place) -> Place:
         keep = self.settings.ledger.keep_snapshots

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 from lakehouse_ingest import planning, widening
 from lakehouse_ingest.columns import Refused
 from lakehouse_ingest.contracts import contract_of, has_beyond
-from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format
 from lakehouse_ingest.planning import Planned
@@ -112,9 +112,17 @@ class TableKeeper:
             self._follow(added)
         if lies_otherwise:
             self._lay_out()
-        place = place or self.lake.open(self.name, self.epoch)
+        place = place or self._opened()
         files = replace(FileOptions.of(self.settings), all_open=planning.parts_zeros(self._plan.plan, self.settings))
         self.landing = Landing(replace(place, schema=self._schema), files)
+
+    def _opened(self) -> Place:
+        """On a table that was not there, or not ours, when this start looked where to begin."""
+        place = self.lake.open(self.name, self.epoch)
+        if place.mark:
+            # The writer before us has landed in it until this very moment; it has told the batch record of it first.
+            raise TryAgain(f"rows of this pipeline came to {self.name} after this start had looked; begun again")
+        return place
 
     def _lay_out(self) -> None:
         """New files by the settings; those that are there stay as they are."""

@@ -43,7 +43,9 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, keep: int
     held = {ref.snapshotId() for ref in loaded.refs().values()}
     snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline, epoch)} - held
     if snapshots:
-        change = loaded.expireSnapshots().cleanExpiredFiles(True)
+        # Beside those that are named Iceberg takes all that are older than the table's own limit, five days as a rule,
+        # on every branch: that is for whoever keeps the table, and would take the newest marks of a quiet one.
+        change = loaded.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(True)
         for snapshot in snapshots:
             change = change.expireSnapshotId(snapshot)
         change.commit()

@@ -1,9 +1,10 @@
 """The settings: frozen models; every value but the topics has a default that serves a laptop.
 
-Their descriptions are the reference: `lakehouse-ingest settings --reference` prints them.
+Their descriptions are the reference: `lakehouse-ingest settings` prints them.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -432,6 +433,28 @@ class StreamSettings(Model):
         if twice := next((name for name in named if named.count(name) > 1), None):
             raise ValueError(f"should name the table {twice} once, with all its `topics` and `types`")
         return self
+
+    @model_validator(mode="after")
+    def _leads_to_a_table_by_one_entry(self) -> Self:
+        """Two entries may share a template as long as what it is filled with tells their tables apart."""
+        for earlier, later in combinations(self.tables, 2):
+            if earlier.table.casefold() == later.table.casefold() and _meet(earlier, later):
+                raise ValueError(
+                    f"should lead to a table of {later.table} by one entry, with all its `topics` and `types`; two of"
+                    " them take records for the same one"
+                )
+        return self
+
+
+def _meet(earlier: TableSettings, later: TableSettings) -> bool:
+    """Whether records that the earlier entry leaves to the later one may go to a table of the earlier one's."""
+    # Where an entry names none it takes all.
+    taken = {"{topic}": (earlier.topics, later.topics), "{type}": (earlier.types, later.types)}
+    named = [both for each, both in taken.items() if each in later.table]
+    others = [both for each, both in taken.items() if each not in later.table]
+    alike = all(not first or not second or {*first} & {*second} for first, second in named)
+    left = any(first and not (second and {*second} <= {*first}) for first, second in others)
+    return alike and left
 
 
 def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...]:

@@ -43,6 +43,7 @@ NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 NO_TOPIC = "?"  # a name that none can have: what is answered is about the cluster alone, and nothing is made of it
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic's, from a broker that gives topics none
 SHOWN = 12  # stated partitions, in a sentence
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
@@ -74,7 +75,7 @@ class Kafka:
     def identity(self) -> SourceIdentity:
         """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
         described = self._ask(lambda: self._admin.describe_topics(TopicCollection(self._topics), request_timeout=ASK_S))
-        ids = {topic: str(found.topic_id) if found.topic_id else "" for topic, found in described.items()}
+        ids = {topic: "" if str(found.topic_id) == NO_ID else str(found.topic_id) for topic, found in described.items()}
         return SourceIdentity(self._metadata(NO_TOPIC).cluster_id or "", ids)
 
     def matching(self, pattern: str) -> list[str]:

@@ -26,7 +26,8 @@ class Place:
     main: int | None
     mark: Mark | None
     carried: Mapping[str, str]  # the newest summary with a mark of anybody: others' marks travel on from it
-    known: bool  # false: main's history was pruned and holds no mark of ours
+    known: bool  # false: main's history was cut and holds no mark of ours, nor of anybody who would have carried it
+    whole: bool = True  # main's history reaches back to its first commit
     uuid: str = ""
     schema: int = 0
     snapshots: int = 0
@@ -95,8 +96,10 @@ def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
         state.main,
         mark,
         carried,
-        # Each marked commit carries the marks of all: one without ours says that we were never here.
+        # Each marked commit carries the marks of all: one without ours says that we were never here, or that others
+        # have cut the history in between.
         known=mark is not None or bool(carried) or state.history_complete(),
+        whole=state.history_complete(),
         uuid=state.uuid,
         schema=state.schema_id,
         snapshots=len(state.snapshots),
@@ -130,7 +133,7 @@ def direct_epoch(state: TableState, pipeline: str) -> int:
 def has_landed(state: TableState, pipeline: str) -> bool:
     """Whether rows of it may be there; where the history was cut, to have been there is enough."""
     place = place_on(state, pipeline, 0)
-    return place.mark is not None or (not place.known and newest_epoch(state, pipeline) > 0)
+    return place.mark is not None or (not place.whole and newest_epoch(state, pipeline) > 0)
 
 
 def newest_epoch(state: TableState, pipeline: str) -> int:

@@ -94,21 +94,27 @@ class Publication(ABC):
     def published(self, place: Place, state: TableState, mark: Mark) -> Place:
         """Our place after a landing: where others have cut it off by now, what was published is known all the same."""
         now = self.place(state, place.epoch)
-        return now if now.known else replace(now, mark=mark, carried=ledger.to_summary(mark, place.carried), known=True)
+        return now if now.mark else self._remembered(now, place, mark)
 
     def unmoved(self, place: Place, state: TableState) -> Place:
         """Our place as it is now, when nobody but strangers has moved main since."""
         self.still_ours(place, state)
         now = self.place(state, place.epoch)
-        if not now.known:
+        if now.mark is None and place.main is not None and state.contains(place.main) is None:
             # Others compacted the table and expired what was before: as no newer start did, nobody else of ours came.
-            now = replace(now, mark=place.mark, carried=place.carried, known=place.known)
-        if now.held != place.held:
+            now = self._remembered(now, place, place.mark)
+        # Not what they hold: that is gathered from older marks as well, which expire one by one.
+        if _token(now) != _token(place):
             raise TableChanged(
                 f"the table {place.table} holds other offsets than it did a moment ago:"
-                " it was rolled back, or another writer runs under this pipeline's name"
+                " it was rolled back, or another writer runs under this pipeline's name; start once more, and"
+                " `lakehouse-ingest recover` says what can be done"
             )
         return now
+
+    def _remembered(self, now: Place, place: Place, mark: Mark | None) -> Place:
+        carried = {**ledger.without_marks(place.carried), **now.carried}
+        return replace(now, mark=mark, carried=carried, known=place.known or mark is not None)
 
     def fenced(self, table: str, epoch: int, given: Mapping[str, str], *, claiming: bool) -> TableState:
         """Main moved by a commit that lands nothing, and our epoch in the table's properties."""
@@ -123,6 +129,10 @@ class Publication(ABC):
 
         with explained():
             return catalog.fence(self.lake, table, decide, {**given, f"{EPOCH}{self.pipeline}": str(epoch)})
+
+
+def _token(place: Place) -> Token | None:
+    return place.mark.token if place.mark else None
 
 
 class OnBranch(Publication):

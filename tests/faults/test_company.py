@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from lakehouse_ingest.errors import Superseded, TableChanged
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import LAKE
-from lakehouse_ingest.tables import Lake, Place
+from lakehouse_ingest.tables import Lake, Place, TableSpec, TableState
 from tests.services.flow import LANDING, Flow, is_proven
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until
@@ -225,6 +225,37 @@ def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 # -- a second driver --------------------------------------------------------------------------------------
+
+
+def test_a_driver_that_is_replaced_in_its_very_first_landing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one has looked where to begin before there was a table, and meets one that holds rows by now."""
+    flow = Flow(bench, bench.uri)
+    flow.produce()
+    create, first, second = Lake.create, Event(), Event()
+    table = f"{flow.namespace}.a"
+    replaced = bench.pipeline(flow.direct, drain=False)
+
+    def slowly(lake: Lake, spec: TableSpec) -> TableState:
+        if spec.name == table and not first.is_set():
+            first.set()
+            assert second.wait(LANDING)
+        elif spec.name == table and not second.is_set():
+            second.set()
+            assert isinstance(run.exception(LANDING), Superseded)
+        return create(lake, spec)
+
+    monkeypatch.setattr(Lake, "create", slowly)
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(replaced.run)
+        try:
+            assert first.wait(LANDING)
+            bench.ingest(flow.direct)
+        finally:
+            second.set()
+            replaced.stop.set()
+    assert second.is_set()
+    flow.check()
+    is_proven(flow.direct)
 
 
 def test_two_drivers(bench: Bench) -> None:

@@ -179,6 +179,31 @@ def test_a_table_that_is_not_what_it_was(street: Street, what: str, choice: Choi
         assert street.dead() == [4, 9, 14, 19, 24]
 
 
+@pytest.mark.parametrize("what", ["a hole in another table", "a copy with its rows"])
+def test_what_is_read_again_may_take_several_starts(street: Street, what: str) -> None:
+    """The marks that said how far each table goes are of an older generation, or never were: the rows still tell, also
+    to the start after the next."""
+    street.produce(10, 40)
+    street.ingest()
+    bench, name = street.bench, f"{street.namespace}.a"
+    before = bench.table(name)
+    rows = before.scan().to_arrow()
+    bench.lake.drop_table(name)
+    if what == "a copy with its rows":
+        bench.lake.create_table(
+            name, before.schema(), partition_spec=before.spec(), properties=before.properties
+        ).append(rows)
+    else:
+        bench.table(f"{street.namespace}.b").delete("n = 1")
+    street.stops(TableChanged, f"the table {name} ")
+    assert recover(street.settings, choice=Choice.ANEW) == 0
+    few = street.settings.streams[0].model_copy(update={"max_records": 6})
+    for _ in range(2):
+        bench.ingest(street.settings.model_copy(update={"streams": (few,)}), max_batches=1)
+    street.ingest()
+    street.holds(40, dead=(4, 9, 14, 19, 24, 29, 34, 39))
+
+
 def test_a_history_that_was_cut(street: Street) -> None:
     """No mark of ours is left anywhere: the rows themselves still tell what has its place."""
     street.bench.lake.drop_table(f"{street.namespace}.lakehouse_batches")

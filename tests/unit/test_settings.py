@@ -75,6 +75,51 @@ def in_table(**values: Any) -> dict[str, Any]:
     return in_stream(tables=[values])
 
 
+# -- entries that share a template ------------------------------------------------------------------------
+
+A, B = {"topics": ["a"]}, {"topics": ["b"]}
+X, Y = {"types": ["x"]}, {"types": ["y"]}
+
+
+def sharing(template: str, *entries: Mapping[str, list[str]]) -> dict[str, Any]:
+    tables = [{**entry, "table": template} for entry in entries]
+    return {"name": "x", "streams": [{"topics": ["a", "b"], "type_from": "key", "tables": tables}]}
+
+
+@pytest.mark.parametrize(
+    ("template", "entries"),
+    [
+        ("{type}", (A, B)),
+        ("{type}", (A, {})),
+        ("{topic}", (X, Y)),
+        ("{type}", ({**A, **X}, X)),
+        ("{topic}", (X, B, {**A, **Y})),
+    ],
+)
+def test_two_entries_that_lead_to_one_table_are_refused(
+    template: str, entries: tuple[dict[str, list[str]], ...]
+) -> None:
+    """Each would land its rows as if it were alone with the table."""
+    assert f"should lead to a table of {template} by one entry" in refused(sharing(template, *entries))
+
+
+@pytest.mark.parametrize(
+    ("template", "entries"),
+    [
+        ("{topic}", (A, B)),
+        ("{topic}", (A, {})),
+        ("{type}", (X, Y)),
+        ("{type}", (X, {})),
+        ("{type}", ({**A, **X}, {**B, **Y})),
+        ("{topic}_{type}", (A, X, {})),
+    ],
+)
+def test_entries_that_lead_to_tables_of_their_own_may_share_a_template(
+    template: str, entries: tuple[dict[str, list[str]], ...]
+) -> None:
+    assert len(loaded(sharing(template, *entries)).streams[0].tables) == len(entries)
+
+
 # -- where a value comes from -----------------------------------------------------------------------------
 
 

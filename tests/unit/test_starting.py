@@ -268,8 +268,14 @@ def test_what_stops_a_start_is_for_an_operator() -> None:
 
 
 def test_a_table_that_landed_beyond_what_is_complete_is_asked_for_its_rows() -> None:
-    ahead, level, never = place("t", at(600, 500), at(500, 500)), place("u", at(500, 500)), place("v")
-    assert uncertain([ahead, level, never], at(500, 500)) == [ahead]
+    ahead, level = place("t", at(600, 500), at(500, 500)), place("u", at(500, 500))
+    assert uncertain([ahead, level], at(500, 500)) == [ahead]
+
+
+def test_a_table_without_a_mark_is_asked_for_its_rows() -> None:
+    """It may be a copy of one that was ours, or hold what another pipeline read of the same topic."""
+    never = place("v")
+    assert uncertain([never], at(500, 500)) == [never]
 
 
 def test_a_partition_that_is_not_complete_anywhere_is_asked_for_as_well() -> None:
@@ -313,7 +319,8 @@ def test_a_table_that_does_not_show_what_landed_last_was_rolled_back(head: tuple
 def test_a_table_that_was_rolled_back_to_before_us_stops_and_one_whose_history_was_cut_tells_nothing() -> None:
     with pytest.raises(TableChanged, match=r"batch 0 of epoch 1.*rolled back.*ingest recover"):
         same_tables(KNOWN, {TABLE: (1, 0)}, {TABLE: place(TABLE, uuid="uuid-1")})
-    same_tables(KNOWN, {TABLE: (1, 0)}, {TABLE: place(TABLE, uuid="uuid-1", known=False)})
+    cut = replace(place(TABLE, uuid="uuid-1"), whole=False)
+    same_tables(KNOWN, {TABLE: (1, 0)}, {TABLE: cut})
 
 
 # -- settings that changed --------------------------------------------------------------------------------

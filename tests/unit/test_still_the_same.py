@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,7 @@ from catalog import Snapshot
 from lakehouse_ingest import batch
 from lakehouse_ingest.batch import Staged, Street
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
+from lakehouse_ingest.ledger import SETTINGS, Mark, SourceIdentity, to_summary
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.stream import _refuse_others
@@ -56,8 +57,8 @@ UUID = "0b8f2c1e-1111"
 UP_TO_NINE, UP_TO_FIVE = {("t", 0): 9}, {("t", 0): 5}
 
 
-def mark(following: Mapping[tuple[str, int], int], epoch: int = 3, pipeline: str = PIPELINE) -> Mark:
-    return Mark(Token(pipeline, 1, epoch, 0), BEFORE, {}, following, following)
+def mark(following: Mapping[tuple[str, int], int], epoch: int = 3, pipeline: str = PIPELINE, batch: int = 0) -> Mark:
+    return Mark(Token(pipeline, 1, epoch, batch), BEFORE, {}, following, following)
 
 
 def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, int] | None = None) -> TableState:
@@ -73,8 +74,9 @@ def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, i
 
 # Of a state that somebody else has loaded: no catalog is asked.
 WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
-PLACE = Place(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
+PLACE = Place(TABLE, OURS, 7, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
 MARKED = to_summary(mark(UP_TO_NINE), {})
+BACK = to_summary(mark(UP_TO_FIVE, batch=-1), {})
 
 
 def test_commits_of_strangers_move_nothing_of_ours() -> None:
@@ -85,8 +87,21 @@ def test_commits_of_strangers_move_nothing_of_ours() -> None:
 def test_where_history_was_cut_the_mark_that_we_know_holds() -> None:
     """Others compacted the table and expired what was before; that there is no mark is no sign of another writer."""
     now = WAY.unmoved(PLACE, state({}, cut=True))
-    assert (now.held, now.carried, now.main) == (UP_TO_NINE, PLACE.carried, 1)
+    assert (now.held, now.main) == (UP_TO_NINE, 1)
     assert now.known
+
+
+def test_marks_of_others_are_not_carried_over_a_cut() -> None:
+    """They may be older than what the others have landed since, and say that it is not there; settings may travel."""
+    settings = {f"{SETTINGS}other": "{}"}
+    carried = {**to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED), **settings}
+    assert WAY.unmoved(replace(PLACE, carried=carried), state({}, cut=True)).carried == settings
+
+
+def test_older_marks_that_expire_one_by_one_move_nothing() -> None:
+    """Of a topic that is read no more only they tell."""
+    rested = replace(PLACE, mark=mark({**UP_TO_NINE, ("rested", 0): 4}))
+    assert WAY.unmoved(rested, state(MARKED, cut=True)).held == UP_TO_NINE
 
 
 def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
@@ -100,8 +115,8 @@ def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
     "found",
     [
         state({}),
-        state(to_summary(mark(UP_TO_FIVE), {})),
-        state(to_summary(mark(UP_TO_FIVE), {}), cut=True),
+        state(BACK),
+        state(BACK, cut=True),
     ],
     ids=["without a mark", "back", "back, and cut"],
 )

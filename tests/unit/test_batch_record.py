@@ -1,0 +1,48 @@
+"""When the batch record is written: seldom, but at once where nothing else tells what became of an offset."""
+
+import datetime as dt
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, Tally
+from lakehouse_ingest.batch_record import BatchRecord, Landed
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.records import Range, Token
+from lakehouse_ingest.tables import Lake, Place
+
+AT = ("t", 0)
+TOKEN = Token("plant", 1, 1, 0)
+
+
+def written(counts: Mapping[str, int]) -> list[str]:
+    """The kinds of the rows that are in the record after one batch of ten offsets, an hour before the next writing."""
+    rows: list[str] = []
+
+    def append(place: Place, new: list[dict[str, Any]], *_: object) -> Place:
+        rows.extend(row["kind"] for row in new)
+        return place
+
+    place = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
+    lake = cast("Lake", SimpleNamespace(append=append))
+    mark = Mark(TOKEN, SourceIdentity(), {AT: 0}, {AT: 0}, {AT: 0})
+    record = BatchRecord(lake, place, mark, "{}", 3600.0, lambda each: each, {})
+    record.started(TOKEN)
+    rows.clear()
+    now = dt.datetime.now(dt.UTC)
+    record.add(Landed(TOKEN, Range({AT: 0}, {AT: 10}), now, Tally({AT: dict(counts)}), {}, []))
+    assert record.complete == {AT: 10}
+    return rows
+
+
+def test_what_tables_tell_as_well_can_wait() -> None:
+    assert written({LANDED: 8, "broken_json": 2}) == []
+
+
+@pytest.mark.parametrize(
+    "counts", [{LANDED: 9, FILTERED: 1}, {LANDED: 9, DISCARDED: 1}, {LANDED: 9}], ids=["filtered", "discarded", "holes"]
+)
+def test_what_is_in_no_table_is_told_at_once(counts: Mapping[str, int]) -> None:
+    assert written(counts) == ["batch"]
