@@ -113,8 +113,9 @@ def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[s
     which had been heard, and a snapshot without its manifests is a broken table. Orphans are maintenance's.
     """
     check_writable(table)
-    # Without a branch pyiceberg builds upon main and sets no ref.
-    producer = table.transaction().update_snapshot(dict(summary), branch=None).fast_append()
+    # Without a branch pyiceberg builds upon main and sets no ref. Many small manifests become one where the table asks
+    # for it (`commit.manifest-merge.enabled`): pyiceberg merges only then, engines unless told otherwise.
+    producer = table.transaction().update_snapshot(dict(summary), branch=None).merge_append()
     for file in files:
         producer.append_data_file(file)
     updates, _ = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats

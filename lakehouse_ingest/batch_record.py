@@ -49,7 +49,9 @@ COLUMNS = (
 
 
 def record_spec(table: str, files: FileOptions) -> TableSpec:
-    return TableSpec(table, COLUMNS, (Partition.parse("day(finished_at)"),), (), files.properties())
+    # Written every few seconds for years: each commit lists all manifests, so they may not become as many.
+    properties = {**files.properties(), "commit.manifest-merge.enabled": "true"}
+    return TableSpec(table, COLUMNS, (Partition.parse("day(finished_at)"),), (), properties)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from catalog import (
     publish,
     publish_again,
     restage_onto,
+    set_properties,
     rewrite_rows,
 )
 from catalog.commits import append_onto_main, commit
@@ -290,6 +291,22 @@ def test_a_refused_publication_is_sent_once(lake: Lake, filled: str, monkeypatch
     with on_commit(lake, counted), pytest.raises(Conflict):
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
     assert len(sent) == 1
+
+
+def test_manifests_become_one_where_the_table_asks_for_it(lake: Lake, filled: str) -> None:
+    """What is committed every few seconds for years would list thousands of them with each commit."""
+    set_properties(lake, filled, {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "4"})
+    for number in range(2, 9):
+        land(lake, filled, number)
+        table = lake.pyiceberg.load_table(filled)
+        head = table.current_snapshot()
+        assert head
+        assert len(head.manifests(table.io)) < 5
+    assert ids_in(lake, filled) == [*range(1, 9)]
+    staged = stage(lake, filled, 9)
+    foreign_commit(lake, filled, 99)
+    publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
+    assert ids_in(lake, filled) == [*range(1, 10), 99]
 
 
 def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
