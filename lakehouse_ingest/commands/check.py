@@ -3,7 +3,6 @@
 A line for each thing that has to be in order. What is not says what to do; what depends on it is left out.
 """
 
-import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
+from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import LAKE, session
 from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
@@ -169,8 +169,8 @@ def _tables(settings: Settings, lake: Lake) -> tuple[str, None]:
 def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:
     properties = spark_properties(settings.catalog, settings.s3, uri)
     with (
-        tempfile.TemporaryDirectory(prefix=f"{OURS}-", ignore_cleanup_errors=True) as scratch,
-        session(settings.name, settings.spark, jars, properties, java, Path(scratch), lambda _: None) as spark,
+        scratch_folder() as scratch,
+        session(settings.name, settings.spark, jars, properties, java, scratch, lambda _: None) as spark,
     ):
         try:
             spark.range(2, 3).select(F.col("id").cast("int").alias("n")).writeTo(f"{LAKE}.{name}").append()

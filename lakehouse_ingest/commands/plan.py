@@ -1,7 +1,6 @@
 """`lakehouse-ingest plan`: what `run` would do to the catalog with the records there are; nothing of it is done."""
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.embedded.catalog import is_warehouse
 from lakehouse_ingest.rehearsing import Foresight, Outlook, foresee, is_changed, properties_of
+from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.settings import HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.tables import Column, Foreseen
@@ -87,9 +87,9 @@ def code_of(found: Foresight) -> int:
 @contextmanager
 def _catalog(settings: Settings, jars: Path | None) -> Iterator[str]:
     """Where there is no warehouse yet, an empty one elsewhere: not even its folder is made."""
-    with tempfile.TemporaryDirectory(prefix="lakehouse-ingest-") as folder:
+    with scratch_folder() as folder:
         if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):
-            empty = settings.catalog.model_copy(update={"path": Path(folder)})
+            empty = settings.catalog.model_copy(update={"path": folder})
             settings = settings.model_copy(update={"catalog": empty})
         with reached(settings, jars, make=True) as uri:
             yield uri

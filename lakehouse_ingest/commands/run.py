@@ -1,7 +1,6 @@
 """`lakehouse-ingest run`: settings to a running pipeline, until a signal or, when draining, until all has landed."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from lakehouse_ingest.jars import ensure, jars_folder_from
 from lakehouse_ingest.java import find_java
 from lakehouse_ingest.observing import Watch, watch
 from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
 from lakehouse_ingest.settings.values import without_login
@@ -80,9 +80,7 @@ def opened(
         stack.enter_context(watching.serving(settings.health, about(settings)))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
         uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
-        scratch = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="lakehouse-ingest-", ignore_cleanup_errors=True))
-        )
+        scratch = stack.enter_context(scratch_folder())
         spark = stack.enter_context(
             session(
                 settings.name,

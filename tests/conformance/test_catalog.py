@@ -46,8 +46,8 @@ from catalog import (
     publish,
     publish_again,
     restage_onto,
-    set_properties,
     rewrite_rows,
+    set_properties,
 )
 from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files

@@ -35,6 +35,6 @@ def test_every_offset_is_in_exactly_one_place_where_main_is_the_only_ref(
     pipelines.environment[f"{PREFIX}CATALOG__PUBLISH"] = "direct"
     with MainOnly(rest_uri) as gate:
         surroundings = replace(unlocked(broker, rest_uri, warehouse), locked_catalog=gate.uri)
-        kill_and_count(surroundings, pipelines, dice, planned, EVENTS if LONG else EVENTS // 4)
+        kill_and_count(surroundings, pipelines, dice, planned, EVENTS if LONG else EVENTS // 4, "direct")
         assert not gate.refused
     assert len(pipelines.started[-1].events("publishes_directly")) == 1
