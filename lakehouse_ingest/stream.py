@@ -334,10 +334,7 @@ class Stream:
         start = starting.begin(record, tables, now, new)
         shared = [place for name, place in places.items() if name != dead]
         start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
-        # A topic that is left out goes on where it stood, should it come back; one that a pattern finds no more was
-        # deleted.
-        rested = {} if self.stream.topic_pattern else done
-        return start, {**rested, **shares.left(record, tables, now, done), **start}
+        return start, {**shares.left(record, tables, now, done), **start}
 
     def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
         """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
@@ -526,7 +523,7 @@ class Stream:
         return publish
 
     def _hint(self, source: Source, offsets: Offsets) -> None:
-        source.publish({at: offset for at, offset in offsets.items() if at[0] in self.stream.topics}, self.identity)
+        source.publish(offsets, self.identity)
 
     def _expired(self, lake: Lake, place: Place) -> Place:
         keep = self.settings.ledger.keep_snapshots

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 import catalog
 from catalog.errors import CatalogError
 from lakehouse_ingest import errors
+from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.settings import Settings
@@ -22,6 +23,9 @@ from lakehouse_ingest.stream import Stream
 from lakehouse_ingest.tables import Connection
 from lakehouse_ingest.tables.explaining import explained
 from telemetry import OFF
+
+LIMIT_S, MANY = 600.0, 4
+Some = TypeVar("Some", bound=Stream)
 
 
 class Remedy(Enum):
@@ -92,12 +96,28 @@ class Failing(Stream):
         return False
 
 
-def starts_after(failure: Exception, scratch: Path) -> int:
-    """How often a stream starts; raises what ends it."""
-    retry = {"first": 0.001, "limit": 5}
+@dataclass
+class Standing(Stream):
+    """Each start stands for most of the limit, and then something is away for a moment."""
+
+    now: float = 0.0
+    starts: int = 0
+
+    def _one_start(self) -> bool:
+        self.starts += 1
+        if self.starts > MANY:
+            self.stop.set()
+            return False
+        self._stands = self.now
+        self.now += 0.9 * LIMIT_S
+        raise TryAgain("away")
+
+
+def stream_of(kind: type[Some], scratch: Path, limit: float, **more: Any) -> Some:
+    retry = {"first": 0.001, "limit": limit}
     settings = Settings.model_validate({"name": "t", "streams": [{"topics": ["t"]}], "retry": retry})
     spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None)))
-    stream = Failing(
+    return kind(
         settings,
         settings.streams[0],
         spark,
@@ -107,8 +127,21 @@ def starts_after(failure: Exception, scratch: Path) -> int:
         drain=False,
         accept_changes=False,
         stop=Event(),
-        failure=failure,
+        **more,
     )
+
+
+def test_what_a_start_has_stood_is_no_trying_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet topic whose broker is away for a moment now and then is not given up."""
+    stream = stream_of(Standing, tmp_path, LIMIT_S)
+    monkeypatch.setattr(streams, "monotonic", lambda: stream.now)
+    stream.run()
+    assert stream.starts == MANY + 1
+
+
+def starts_after(failure: Exception, scratch: Path) -> int:
+    """How often a stream starts; raises what ends it."""
+    stream = stream_of(Failing, scratch, 5, failure=failure)
     try:
         stream.run()
     finally:

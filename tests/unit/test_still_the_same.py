@@ -12,6 +12,7 @@ import pytest
 
 from catalog import Snapshot
 from lakehouse_ingest import batch
+from lakehouse_ingest.accounting import LANDED, Tally
 from lakehouse_ingest.batch import Staged, Street
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import SETTINGS, Mark, SourceIdentity, to_summary
@@ -156,6 +157,15 @@ def test_a_landing_is_told_by_its_own_commit() -> None:
     receipt = Street._publish(cast("Street", street), Staged(landing, mark(UP_TO_NINE), 1, 5, 1, 10, 1))
     assert (receipt.snapshot, receipt.schema) == (1, 1)
     assert landing.place is theirs
+
+
+def test_dead_letters_that_were_there_no_more_are_not_lost_in_silence() -> None:
+    """They are read a second time, and a topic may have been compacted in between."""
+    landing = Landing(PLACE, FileOptions())
+    tally = Tally({("t", 0): {LANDED: 7, "broken_json": 2}})
+    batch._check_letters(Staged(landing, mark(UP_TO_NINE), 1, 2, 1, 10, 1), tally)
+    with pytest.raises(TryAgain, match="2 records can't land, and 1 of them"):
+        batch._check_letters(Staged(landing, mark(UP_TO_NINE), 1, 1, 1, 10, 1), tally)
 
 
 def test_a_tables_metadata_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
