@@ -35,7 +35,6 @@ class Held:
 
     holders: Sequence[Holder] = ()
     logs: Mapping[str, str] = field(default_factory=dict)  # by topic
-    start: Offsets = field(default_factory=dict)
     until: Offsets = field(default_factory=dict)  # beyond this they hold nothing
 
     @classmethod
@@ -47,7 +46,7 @@ class Held:
             return cls()
         ends = rows.groupBy("log", "partition").agg((F.max("offset") + 1).alias("end")).collect()
         topics = {log: topic for topic, log in logs.items()}
-        return cls(holders, logs, start, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
+        return cls(holders, logs, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
 
     def beyond_in(self, table: str) -> Offsets:
         """How far it may hold something, for its own mark: after this start nothing else tells of older ones."""
@@ -57,8 +56,9 @@ class Held:
         """The records that have no place yet, and the counts of the others."""
         if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
             return records, Tally()
-        # Of the batch's own session, which is not the one that the stream was started in.
-        held = _coordinates(records.sparkSession, self.holders, self.logs, self.start)
+        # Of the batch's own session, which is not the one that the stream was started in; and from the batch on, for
+        # whoever reads all anew has many of them.
+        held = _coordinates(records.sparkSession, self.holders, self.logs, batch.start)
         assert held
         same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
         there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
