@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from catalog import Connection, Partition, TableState, connect, load
@@ -99,6 +102,29 @@ def test_a_partition_for_each_row_lands_and_is_said(
     (warning,) = [line for line in capsys.readouterr().out.splitlines() if "many_files" in line]
     assert "files=1010" in warning
     assert "bucket(16, column)" in warning
+
+
+def test_a_batch_is_few_files_of_the_codec_and_about_the_size_that_were_asked_for(bench: Bench, topic: str) -> None:
+    """However many partitions the topic has."""
+    create_topic(bench.broker, topic, 8)
+    settings = bench.settings(topic, table={"codec": "gzip", "target_file_size": 2**20})
+    name, noise = f"ns_{topic}.{topic}", Random(20261119)
+
+    def landed(count: int, length: int) -> list[Path]:
+        """The new files, of so many rows of so much noise."""
+        before = {file.path for _, file in listed(lake(bench), [name])} if bench.lake.table_exists(name) else set()
+        values = (json.dumps({"ts_ms": AT, "noise": noise.randbytes(length).hex()}).encode() for _ in range(count))
+        produce(bench.broker, topic, [(None, value, None, None, n % 8) for n, value in enumerate(values)])
+        bench.ingest(settings, max_batches=1)
+        found = {file.path for _, file in listed(lake(bench), [name])} - before
+        return [Path(path.removeprefix("file:")) for path in found]
+
+    (small,) = landed(80, 4)
+    footer = pq.ParquetFile(small).metadata
+    assert (footer.num_rows, footer.row_group(0).column(0).compression) == (80, "GZIP")
+    large = landed(20_000, 200)
+    assert len(large) > 1
+    assert max(file.stat().st_size for file in large) < 2 * 2**20
 
 
 def test_the_live_files_are_those_of_the_head_or_of_an_earlier_snapshot(bench: Bench, topic: str) -> None:

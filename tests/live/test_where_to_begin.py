@@ -2,10 +2,15 @@
 
 import datetime as dt
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from time import sleep
 from typing import Any
 
+import duckdb
 import pytest
 
 from lakehouse_ingest import stream as streams
@@ -77,6 +82,30 @@ def test_what_the_broker_does_not_hold_stops_the_start(
 ) -> None:
     with pytest.raises(SettingsRefused, match=says):
         bench.ingest(bench.settings(filled, source={"brokers": bench.broker, **choice}))
+
+
+def test_without_a_file_a_topic_goes_into_the_folder_where_one_stands(
+    bench: Bench, filled: str, tmp_path: Path, jars_folder: Path | None
+) -> None:
+    """Its own catalog beside it, and hidden partitions by the day."""
+    words = ("run", "--topics", filled, "--brokers", bench.broker, "--until-latest", "--event-time", "at")
+    produce(bench.broker, filled, [(None, json.dumps({"n": 10, "at": NOON.isoformat()}).encode(), None, None, 0)])
+    environment = {**os.environ, **({"LAKEHOUSE_INGEST_JARS": str(jars_folder)} if jars_folder else {})}
+    done = subprocess.run(
+        [sys.executable, "-m", "lakehouse_ingest.cli", *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=2 * LANDING_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["lakehouse"]
+    (landed,) = tmp_path.glob(f"lakehouse/**/{filled}*/**/event_time_day=2026-11-18/*.parquet")
+    assert duckdb.sql(f"SELECT n FROM '{landed}'").fetchall() == [(10,)]
+    (dead,) = tmp_path.glob("lakehouse/**/dead_letters*/**/*.parquet")
+    assert duckdb.sql(f"SELECT reason, count(*) FROM '{dead}' GROUP BY 1").fetchall() == [("wrong_event_time", 13)]
 
 
 def test_a_stream_ends_after_so_many_batches(bench: Bench, filled: str) -> None:
