@@ -45,7 +45,7 @@ test-core: install
 test-long: install
 	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 LAKEHOUSE_TEST_TOPICS=100 $(BIN)/python -m pytest -s \
 		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py tests/live/test_plan.py \
-		-k "locks or woken or metadata or plan_of_all"
+		tests/live/test_demo.py -k "locks or woken or metadata or plan_of_all or left_running"
 
 # A report of it in build/faults.json; LAKEHOUSE_TEST_SEED repeats the decisions of a run.
 faults: install

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from lakehouse_ingest.demo import reading_back
 from lakehouse_ingest.demo.events import ALARM, LATER, READING, Made
 from lakehouse_ingest.demo.proof import Run, problems
 from lakehouse_ingest.demo.reading_back import ALARMS, DEAD, READINGS, Found, Held, Outcome, Since
@@ -97,10 +98,27 @@ def test_counts_add_up_and_so_they_do_in_a_second_run(tmp_path: Path, jars_folde
         tables = [lake.load_table(name).scan(selected_fields=("_source",)) for name in second["tables"]["events"]]
         events = [row for table in tables for row in table.to_arrow().to_pylist()]
         dead = lake.load_table(second["tables"]["dead_letters"]).scan().to_arrow().to_pylist()
+        assert_both_engines_find_the_same(catalog.uri, second)
     assert (len(events), len(dead)) == (total["landed"], total["dead"])
     places = [(row["_source"]["partition"], row["_source"]["offset"]) for row in (*events, *dead)]
     assert len(set(places)) == len(places) == total["produced"] - total["filtered"]
     assert {row["reason"] for row in dead} == set(total["reasons"])
+
+
+def assert_both_engines_find_the_same(uri: str, told: dict[str, Any]) -> None:
+    """Where DuckDB is not installed pyiceberg proves the same; they spell types in their own way."""
+    begins = {("t", int(number)): 5 for number in told["offsets"]}
+    by_pyiceberg, by_duckdb = (
+        replace(found, engine="", columns={name: [*each] for name, each in found.columns.items()}, queries=())
+        for found in (
+            reading_back._by_pyiceberg(reading_back.catalog(uri), told["tables"]["events"], [*begins.values()]),
+            reading_back.read_back(uri, begins),
+        )
+    )
+    # Of each reason some detail is shown.
+    some, others = (sorted(str(replace(each, detail="")) for each in of.outcomes) for of in (by_pyiceberg, by_duckdb))
+    assert some == others
+    assert replace(by_pyiceberg, outcomes=[]) == replace(by_duckdb, outcomes=[])
 
 
 def assert_a_column_came_in_each(*runs: dict[str, Any]) -> None:
@@ -113,6 +131,38 @@ def assert_a_column_came_in_each(*runs: dict[str, Any]) -> None:
         assert {each["column"] for each in appeared} <= set(told["columns"]["plant.alarm"])
     since = [each["since_event"] for each in runs[-1]["columns_that_appeared"]]
     assert since == sorted(since)
+
+
+@pytest.mark.live
+@pytest.mark.long
+@pytest.mark.timeout(450)
+def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
+    words = [*DEMO, "--seconds", "3", "--keep", "--folder", str(tmp_path)]
+    with subprocess.Popen(
+        words,
+        cwd=ROOT,
+        env=marked(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        said = ""
+        for line in running.stdout:
+            said += line
+            if "What to type next" in line:
+                break
+        uri = said.partition("catalog    ")[2].partition(",")[0]
+        lake = load_catalog("lake", type="rest", uri=uri)
+        assert ("plant", "alarm") in lake.list_tables("plant")
+        os.killpg(running.pid, signal.SIGINT)
+        rest = running.stdout.read()
+        assert running.wait(60) == 0, rest
+        assert running.stderr.read() == ""
+    assert "no process, no open port" in rest
+    assert_nothing_runs(tmp_path)
 
 
 @pytest.mark.live
