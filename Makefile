@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
-	@echo "make test       every test, on real engines that it starts and stops itself"
+	@echo "make test       the tests, on real engines that it starts and stops itself; their long forms are below"
 	@echo "make test-core  the tests that need no server: Python and Java only"
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"

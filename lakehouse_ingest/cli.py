@@ -524,7 +524,7 @@ def bundle(
 
 @jars_app.command()
 def warm() -> None:
-    """Keep Spark's classes as Java maps them: every later start on this machine is faster. 15 s and 150 MB, once."""
+    """Keep Spark's classes as Java maps them: every later start on this machine is faster. 180 MB, once."""
     from lakehouse_ingest.commands import jars as command  # noqa: PLC0415 - loads pyspark
 
     command.warm()
