@@ -133,7 +133,7 @@ class Street:
             with self.watch.stage("record", self.name):
                 self.record.add(landed)
             reached(FailPoint.RECORDED)
-            self.acknowledge(work.range.end)
+            self.acknowledge(self.record.complete)
             self._show(span, landed)
             self._tell(number, landed)
             self._weigh([receipt.table for receipt in receipts])

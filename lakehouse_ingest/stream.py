@@ -95,6 +95,7 @@ class Stream:
     _closing: Event = field(default_factory=Event)
     _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
     _stands: float | None = None  # since when this start does
+    _hinted: Offsets = field(default_factory=dict)  # what lag tools were told last
 
     @property
     def identity(self) -> str:
@@ -410,7 +411,7 @@ class Stream:
             while query.isActive and not (self._has_enough or more_topics or self.stop.wait(LOOK_S)):
                 if goal is not None and _reached(goal, street.record.complete):
                     break
-                self._write_overdue(street.record)
+                self._catch_up(street)
                 if self.watch.looked_at and monotonic() - beaten >= BEAT_S:
                     beaten = monotonic()
                     if self.progress.has_moved():
@@ -478,11 +479,14 @@ class Stream:
         found.__cause__ = failure
         return found
 
-    def _write_overdue(self, record: BatchRecord) -> None:
-        """The rows of a last batch, when no other batch comes to take them along."""
-        if record.overdue and self._gate.acquire(blocking=False):
+    def _catch_up(self, street: Street) -> None:
+        """With what a last batch has left for later, when no other comes to take it along."""
+        record = street.record
+        if (record.overdue or record.complete != self._hinted) and self._gate.acquire(blocking=False):
             try:
-                record.write()
+                if record.overdue:
+                    record.write()
+                street.acknowledge(record.complete)
             finally:
                 self._gate.release()
 
@@ -513,7 +517,7 @@ class Stream:
         def publish(offsets: Offsets) -> None:
             if monotonic() - last[0] < self.settings.ledger.batch_every:
                 return
-            last[0] = monotonic()
+            last[0], self._hinted = monotonic(), offsets
             try:
                 with self.watch.span("acknowledge", self.name):
                     self._hint(source, offsets)

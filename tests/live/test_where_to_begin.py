@@ -15,7 +15,8 @@ import pytest
 
 from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.settings import Settings, SourceSettings
+from lakehouse_ingest.sources.kafka import Kafka
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -106,6 +107,24 @@ def test_without_a_file_a_topic_goes_into_the_folder_where_one_stands(
     assert duckdb.sql(f"SELECT n FROM '{landed}'").fetchall() == [(10,)]
     (dead,) = tmp_path.glob("lakehouse/**/dead_letters*/**/*.parquet")
     assert duckdb.sql(f"SELECT reason, count(*) FROM '{dead}' GROUP BY 1").fetchall() == [("wrong_event_time", 13)]
+
+
+def test_lag_tools_are_told_of_the_last_batch_however_soon_it_came(bench: Bench, filled: str) -> None:
+    """Group offsets are published now and then; nothing comes after the last batch of a topic that rests."""
+    group = Kafka(SourceSettings(brokers=bench.broker), [filled])
+    settings = bench.settings(filled, ledger={"batch_every": 6})
+    with running(bench.pipeline(settings, drain=False)):
+        for count in (11, 12):
+            produce(bench.broker, filled, events([count - 1]))
+            ends = {(filled, 0): count, (filled, 1): 3}
+            landed = {(filled, 0): [*range(count)], (filled, 1): [*range(3)]}
+            assert until(lambda landed=landed: table_holds(bench, filled, landed), LANDING_S, 0.05)  # type: ignore[misc]
+        assert until(lambda: group.committed(filled.lower()) == ends, LANDING_S)
+
+
+def table_holds(bench: Bench, topic: str, landed: dict[tuple[str, int], list[int]]) -> bool:
+    name = f"ns_{topic}.{topic}"
+    return bench.lake.table_exists(name) and seen(bench, f"ns_{topic}", topic) == landed
 
 
 def test_a_stream_ends_after_so_many_batches(bench: Bench, filled: str) -> None:
