@@ -62,7 +62,8 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
         changes = [*evolution]
     if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
         # What is there already has been found good by whoever made it.
-        unfit = misfits(wanted.partitions, struct_of(evolved(current.columns, changes)))
+        ever = (*current.partitions, *current.former)
+        unfit = misfits(wanted.partitions, struct_of(evolved(current.columns, changes)), ever)
         objections += unfit
         if not unfit:
             if contract.partitions is Rule.EVOLVE:
