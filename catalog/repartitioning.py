@@ -6,7 +6,7 @@ once finds fields by name.
 """
 
 from collections.abc import Sequence
-from itertools import count, islice
+from itertools import count
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import index_by_name
@@ -53,20 +53,22 @@ def _fields(metadata: TableMetadata, wanted: Sequence[Partition]) -> tuple[Parti
         elif stays:
             gone.append((each, field))
 
-    asked = {each.name for each in wanted}
-    voids = [Partition(each.column, VOID, None if each.called in asked else each.called) for each, _ in gone]
-    keeps = {key_of(each): each.called for each, _ in (*(() if stays else ever), *there)}
-    columns, taken = index_by_name(schema), {each.called for each, _ in ever}
-    names = iter(named([*(each for each, _ in kept), *added.values(), *voids], columns, taken, keeps))
+    past = [] if stays else ever
+    keeps = {key_of(each): each.called for each, _ in (*past, *there)}
+    columns, living = index_by_name(schema), [*(each for each, _ in kept), *added.values()]
+    living = named(living, columns, {each.called for each, _ in past}, keeps)
+    used = {each.called for each in living}
+    # They give way: which name a field has says the latest layout that has it.
+    voids = [Partition(each.column, VOID, None if each.called in used else each.called) for each, _ in gone]
 
-    fields = [_renamed(field, next(names)) for _, field in kept]
-    had = {(key_of(each), each.called): field.field_id for each, field in ever}
-    used = {field.field_id for _, field in (*kept, *gone)}
+    had = {(key_of(each), each.called): field.field_id for each, field in past}
+    ids = {field.field_id for _, field in kept}
     new_ids = count((metadata.last_partition_id or FIRST_PARTITION_ID - 1) + 1)
-    for each in islice(names, len(added)):
+    fields = [_renamed(field, each) for (_, field), each in zip(kept, living, strict=False)]
+    for each in living[len(kept) :]:
         number = had.get((key_of(each), each.called))
-        fields.append(field_of(each, schema, next(new_ids) if number is None or number in used else number))
-    fields += [_renamed(field, each) for (_, field), each in zip(gone, names, strict=True)]
+        fields.append(field_of(each, schema, next(new_ids) if number is None or number in ids else number))
+    fields += [_renamed(field, each) for (_, field), each in zip(gone, named(voids, columns, used), strict=True)]
     return tuple(sorted(fields, key=lambda field: field.field_id))
 
 

@@ -324,7 +324,13 @@ def parts_zeros(plan: TablePlan, settings: TableSettings) -> bool:
 def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[Add]:
     """Columns that the plan has and the table lacks."""
     there = {column.name for column in state.columns}
-    return [Add("", column) for column in spec(plan, settings).columns if column.name not in there]
+    missing = [column for column in spec(plan, settings).columns if column.name not in there]
+    if met := next((column.name for column in missing if column.name in state.partition_names), None):
+        raise TableChanged(
+            f"{state.name} needs a column {met}, and has or had a partition field of that name, which Iceberg"
+            " then gives to no column: name another table"
+        )
+    return [Add("", column) for column in missing]
 
 
 # -- columns from the data --------------------------------------------------------------------------------
