@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from catalog import Column, Contract, Fate, Partition, Plan, Rule, evolved, plan, same_partitions
+from catalog import Add, Column, Contract, Fate, Partition, Plan, Rule, evolved, plan, same_partitions
 from catalog.contracts import FOLLOW
 from tests.services.schemas import spec_of, table_of
 
@@ -390,10 +390,16 @@ def test_a_column_is_never_given_the_name_of_a_partition() -> None:
     ],
 )
 @pytest.mark.parametrize("there", [True, False])
-def test_a_default_that_can_not_be_had_is_objected_to(column: Column, version: int, why: str, *, there: bool) -> None:
+def test_a_default_that_can_not_be_had_is_said_and_keeps_nothing_else_out(
+    column: Column, version: int, why: str, *, there: bool
+) -> None:
     columns = (Column("n", column.type),) if there else ()
-    found = plan(table_of(columns, format_version=version), spec_of(column))
-    assert [each[: len(why)] for each in found.objections] == [why]
+    found = plan(table_of(columns, format_version=version), spec_of(column, Column("more", "int")))
+    assert [each[: len(why)] for each in found.unfilled] == [why]
+    assert not found.objections
+    assert [each.path for each in found.changes if isinstance(each, Add)] == [*([] if there else ["n"]), "more"]
+    assert {each.column.default for each in found.changes if isinstance(each, Add)} == {None}
+    assert why in str(found)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +408,7 @@ def test_a_default_that_can_not_be_had_is_objected_to(column: Column, version: i
 )
 def test_a_default_of_what_is_set_aside_is_no_matter(there: str, wanted: str) -> None:
     found = plan(table_of((Column("n", there),), format_version=3), spec_of(Column("n", wanted, default=7)))
-    assert (found.changes, found.objections) == ((), ())
+    assert (found.changes, found.unfilled) == ((), ())
 
 
 def test_a_column_whose_name_is_the_path_of_what_is_set_aside_keeps_its_default() -> None:
@@ -427,6 +433,6 @@ def test_a_default_follows_the_contract() -> None:
 
 
 @pytest.mark.parametrize("rule", [Rule.WIDEN, Rule.FREEZE, Rule.REFUSE])
-def test_where_a_default_would_not_be_touched_it_is_not_objected_to(rule: Rule) -> None:
+def test_where_a_default_would_not_be_touched_nothing_is_said_of_it(rule: Rule) -> None:
     wanted = spec_of(Column("n", "long", default="x"), Column("new", "long", default="x"))
-    assert not plan(table_of((Column("n", "long"),)), wanted, Contract(rule)).objections
+    assert not plan(table_of((Column("n", "long"),)), wanted, Contract(rule)).unfilled
