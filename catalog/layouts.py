@@ -55,8 +55,7 @@ def named(
     for each in partitions:
         name, kept = each.name, (keeps or {}).get(key_of(each))
         if name is None:
-            taken_here = {*used, *taken}
-            free = (one for one in _names(each) if one not in taken_here and not _is_column(each, one, columns))
+            free = (one for one in _names(each) if not (one in used or one in taken or _is_column(each, one, columns)))
             name = kept if kept is not None and kept not in used else next(free)
             used.add(name)
         found.append(replace(each, name=name))
