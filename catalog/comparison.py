@@ -30,6 +30,7 @@ _FOLLOWS_NO_MORE = {
     Rule.REFUSE: "the contract refuses it",
 }
 _TAKEN = "to Iceberg its name is the path of another field"
+_PARTITION = "a partition field of the table has its name, or had it"
 
 
 class _Why(str):
@@ -49,6 +50,7 @@ class Comparison:
         # Of all that is in the table, elements, keys and values too: Iceberg takes no two with the same dotted path.
         self._paths = [path for path, _ in parts_of(struct_of(current.columns), ()) if path]
         self._texts = {".".join(each) for each in self._paths}
+        self._partitions = current.partition_names
         self._named = sum(1 for _ in paths_in(struct_of(current.columns), ()))
         self._added = 0
 
@@ -144,12 +146,14 @@ class Comparison:
         met = beside.get(name.casefold())
         if rule is not Rule.EVOLVE:
             return _Why(_FOLLOWS_NO_MORE[rule])
-        if not name:
-            return _Why("it has no name")
+        if not all(path):
+            return _Why("it has no name" if not name else "what it is in has no name")
         if met is not None:
             return _Why(f"its name differs from {met} by case only")
         if "." in name and _short(path) in map(_short, self._paths):
             return _Why(_TAKEN)
+        if not self._partitions.isdisjoint((".".join(path), _short(path))):
+            return _Why(_PARTITION)
         return self._no_room()
 
     def _no_room(self) -> _Why | None:

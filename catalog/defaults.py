@@ -63,7 +63,7 @@ def filled(
     misfits = {
         name: why
         for name, default in asked.items()
-        if (why := _misfit(name, kinds[name], default, current.format_version))
+        if (why := misfit(name, kinds[name], default, current.format_version))
     }
     defaults = {name: default for name, default in asked.items() if name not in misfits}
     made = [_with_default(change, defaults) for change in changes]
@@ -88,7 +88,8 @@ def _with_default(change: Evolution, defaults: Mapping[str, Default]) -> Evoluti
     return replace(change, column=replace(change.column, default=defaults.get(change.column.name)))
 
 
-def _misfit(name: str, kind: IcebergType, default: Default, version: int) -> str | None:
+def misfit(name: str, kind: IcebergType, default: Default, version: int) -> str | None:
+    """Say why a column of the type can't have the default, in a table of that format."""
     if version < _FORMAT:
         return f"a default for {name} needs a table of format {_FORMAT}, and this one has {version}"
     if kind not in _TAKEN:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.update import AssertLastAssignedFieldId
 
 from catalog.attempts import patiently
@@ -11,10 +11,10 @@ from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Wid
 from catalog.commits import Requirements, Updates, commit
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
-from catalog.layouts import VOID
 from catalog.planning import Plan, additions, plan
+from catalog.repartitioning import repartition
 from catalog.specs import Column, TableState
-from catalog.states import default_name, state_of
+from catalog.states import state_of
 from catalog.typenames import parse_type
 
 
@@ -90,27 +90,11 @@ def _requests(table: Table, changes: Sequence[Change]) -> tuple[Requirements, Up
                     update.update_column(path, doc=doc)
                 case Fill(path, value):
                     update.set_default_value(path, cast(Any, value))
+    requirements, updates = staged._requirements, staged._updates  # noqa: SLF001 - the public way commits by itself
     for change in changes:
         if isinstance(change, Repartition):
-            _repartition(staged, change)
+            more_requirements, more_updates = repartition(staged.table_metadata, change.new)
+            requirements, updates = (*requirements, *more_requirements), (*updates, *more_updates)
     # A schema that went forth and back would have its old number, and ids beyond those that we give.
     same_ids = AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": table.metadata.last_column_id})
-    return (*staged._requirements, same_ids), staged._updates  # noqa: SLF001 - the public way commits by itself
-
-
-def _repartition(staged: Transaction, change: Repartition) -> None:
-    """Drop what is not wanted any more and add what is new; what is on both sides keeps its id."""
-    schema, spec = staged.table_metadata.schema(), staged.table_metadata.spec()
-    there = {(schema.find_column_name(each.source_id), str(each.transform)): each.name for each in spec.fields}
-    wanted = {(each.column, each.transform): each for each in change.new}
-    # In format 1 a field that is dropped stays behind as a void one, for good.
-    kept = staged.table_metadata.format_version == 1
-    with staged.update_spec() as update:
-        for key, name in there.items():
-            if key not in wanted and not (kept and key[1] == VOID):
-                update.remove_field(name)
-            elif key in wanted and wanted[key].name not in {None, name}:
-                update.rename_field(name, str(wanted[key].name))
-        for key, each in wanted.items():
-            if key not in there:
-                update.add_field(each.column, each.transform, each.name or default_name(each))
+    return (*requirements, same_ids), updates

@@ -1,15 +1,23 @@
-"""Partitions: whether they can be had, and whether two layouts are one."""
+"""Partitions: whether they can be had and under which names, and whether two layouts are one."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 
+from pyiceberg.schema import index_by_name
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import StructType
+from pyiceberg.types import IcebergType, StructType
 
 from catalog.fields import columns_in, is_leaf, word_for
-from catalog.specs import Partition
+from catalog.specs import Partition, Sort
 
-VOID = "void"
+IDENTITY, VOID = "identity", "void"
 _TIMES = {"year", "month", "day", "hour"}
+_TRANSFORM = re.compile(r"identity|void|year|month|day|hour|(?:bucket|truncate)\[(?P<number>[1-9]\d{0,8})\]")
+_UNDERSTOOD = "identity, void, year, month, day, hour, bucket[16] and truncate[4]"
+
+Key = tuple[str, str]
 
 
 def shown(partitions: Sequence[Partition]) -> str:
@@ -17,30 +25,109 @@ def shown(partitions: Sequence[Partition]) -> str:
     return f"[{', '.join(map(str, partitions))}]"
 
 
+def key_of(partition: Partition) -> Key:
+    """What it says of a row, whatever its name is."""
+    return partition.column, partition.transform
+
+
 def same_partitions(there: Sequence[Partition], wanted: Sequence[Partition]) -> bool:
-    """Whether files are laid out alike: order says nothing, and a field's name only where one is wanted."""
-    if not any(each.transform == VOID for each in wanted):
-        # So a table of format 1 keeps a field that was dropped.
-        there = [each for each in there if each.transform != VOID]
-    names = {(each.column, each.transform): each.name for each in there}
-    return names.keys() == {(each.column, each.transform) for each in wanted} and all(
-        each.name in {None, names[each.column, each.transform]} for each in wanted
+    """Whether files are laid out alike: order says nothing, nor does a void field that nobody wants any more, as
+    tables of format 1 keep them; and a field's name only where one is wanted."""
+    names: dict[Key, set[str]] = {}
+    for each in there:
+        names.setdefault(key_of(each), set()).add(each.called)
+    saying = {key for key in names if key[1] != VOID} <= {key_of(each) for each in wanted}
+    found = [names.get(key_of(each), set()) for each in wanted]
+    return saying and all(
+        has and (each.name is None or each.name in has) for each, has in zip(wanted, found, strict=True)
     )
 
 
-def misfits(partitions: Sequence[Partition], row: StructType) -> list[str]:
-    """Say of each partition field why no table with such rows can have it."""
-    types = {path: field.field_type for path, field, _ in columns_in(row)}
+def named(
+    partitions: Sequence[Partition],
+    columns: Collection[str],
+    taken: Collection[str] = (),
+    keeps: Mapping[Key, str] | None = None,
+) -> list[Partition]:
+    """Give each a name that nothing else has: its own, else the one that it `keeps`, else one like Iceberg's usual."""
+    used = {each.name for each in partitions if each.name is not None}
     found = []
-    for number, each in enumerate(partitions):
-        kind = types.get(each.column)
-        earlier = [before for before in partitions[:number] if before.column == each.column]
-        if kind is None:
-            found.append(f"the partition field {each} names {each.column}, which is no column that it can be taken of")
-        elif not is_leaf(kind) or not parse_transform(each.transform).can_transform(kind):
-            found.append(f"the partition field {each} can't be taken of {each.column}, which is {word_for(kind)}")
-        elif any(before.transform == each.transform for before in earlier):
-            found.append(f"the partition field {each} is there twice")
-        elif each.transform in _TIMES and any(before.transform in _TIMES for before in earlier):
-            found.append(f"the partition field {each} says again what another one says of {each.column}")
+    for each in partitions:
+        name, kept = each.name, (keeps or {}).get(key_of(each))
+        if name is None:
+            free = (one for one in _names(each) if not (one in used or one in taken or _is_column(each, one, columns)))
+            name = kept if kept is not None and kept not in used else next(free)
+            used.add(name)
+        found.append(replace(each, name=name))
     return found
+
+
+def misfits(partitions: Sequence[Partition], row: StructType, ever: Collection[Partition] = ()) -> list[str]:
+    """Say of each partition field why no table with such rows can have it; `ever`: those that are there or were."""
+    types = {path: field.field_type for path, field, _ in columns_in(row)}
+    columns = index_by_name(row) if partitions else {}
+    reasons = (
+        (each, unfit(each, types) or _again(each, partitions[:at]) or _misnamed(each, partitions[:at], columns, ever))
+        for at, each in enumerate(partitions)
+    )
+    return [f"the partition field {each} {why}" for each, why in reasons if why]
+
+
+def term_of(sort: Sort, columns: Collection[str]) -> Partition:
+    """What a sort field sorts by: a column of that very name, or else a term; a ValueError where it is neither."""
+    return Partition(sort.column) if sort.column in columns else Partition.parse(sort.column)
+
+
+def unfit(term: Partition, types: Mapping[str, IcebergType]) -> str | None:
+    """Say why it can't be taken of columns of these types."""
+    kind = types.get(term.column)
+    if not _TRANSFORM.fullmatch(term.transform):
+        return f"has the transform {term.transform}, and understood are {_UNDERSTOOD}: use one of these"
+    if kind is None:
+        return f"names {term.column}, which is no column that it can be taken of"
+    if not is_leaf(kind) or not parse_transform(term.transform).can_transform(kind):
+        return f"can't be taken of {term.column}, which is {word_for(kind)}"
+    return None
+
+
+def _again(partition: Partition, earlier: Iterable[Partition]) -> str | None:
+    transforms = [each.transform for each in earlier if each.column == partition.column]
+    if partition.transform in transforms:
+        return "is there twice"
+    if partition.transform in _TIMES and _TIMES.intersection(transforms):
+        return f"says again what another one says of {partition.column}"
+    return None
+
+
+def _misnamed(
+    partition: Partition, earlier: Iterable[Partition], columns: Collection[str], ever: Iterable[Partition]
+) -> str | None:
+    """Of a name that was given; where none was, one that is free is found."""
+    name = partition.name
+    if name is None:
+        return None
+    if not name:
+        return "has an empty name: give it another one, or leave it out"
+    if _is_column(partition, name, columns):
+        return f"can't be named {name}, as a column is: give it another name"
+    if any(each.name == name for each in earlier):
+        return f"can't be named {name}, as another one is: give it another name"
+    before = [each for each in ever if each.called == name]
+    # Who reads the files of all layouts at once finds each field by its name.
+    if before and key_of(partition) not in map(key_of, before):
+        return f"can't be named {name}, as {replace(before[0], name=None)} is or was: give it another name"
+    return None
+
+
+def _is_column(partition: Partition, name: str, columns: Collection[str]) -> bool:
+    """Whether Iceberg would take its name for that of a column: not of its own, where it is as that is, or nothing."""
+    return name in columns and not (name == partition.column and partition.transform in {IDENTITY, VOID})
+
+
+def _names(partition: Partition) -> Iterator[str]:
+    """Usual ones first: with the number Iceberg names what is added to a table."""
+    usual, number = partition.usual_name, partition.transform.removesuffix("]").partition("[")[2]
+    yield usual
+    if number:
+        yield (usual := f"{usual}_{number}")
+    yield from (f"{usual}_{again}" for again in count(2))

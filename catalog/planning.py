@@ -1,7 +1,7 @@
 """What has to change for a table to take some data, and what of the data it can't take: a value, made of values.
 
     found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", columns_of_the_data), Contract("widen"))
-    found.changes, found.refusals, found.objections
+    found.changes, found.refusals, found.unfilled, found.objections
 
 Nothing here talks to a catalog. What is added goes behind what is there, in the order of what is wanted, and is
 optional at every depth: rows that are there lack it. What the table has and the data lacks stays as it is. A name that
@@ -33,6 +33,7 @@ class Plan:
     verdicts: tuple[Verdict, ...]
     lacking: tuple[str, ...]  # the table needs a value there and the data may have none: such a row can't land
     objections: tuple[str, ...]  # why the table can't be used at all as it is wanted
+    unfilled: tuple[str, ...] = ()  # of defaults: why the table can't have them; its columns it can
 
     def covers(self, change: Change) -> bool:
         """Whether it is one of the plan's, or a part of one: others may have done the rest."""
@@ -46,7 +47,8 @@ class Plan:
         return tuple(each for each in self.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE})
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.changes, *self.refusals, *self.objections))) or "nothing to change"
+        said = (*self.changes, *self.refusals, *self.unfilled, *self.objections)
+        return "\n".join(map(str, said)) or "nothing to change"
 
 
 def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) -> Plan:
@@ -55,14 +57,16 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
     walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
     changes: list[Change] = [*walk.changes]
     objections: list[str] = []
+    unfilled: list[str] = []
     # Seldom, and there may be thousands of columns.
     if any(column.default is not None for column in wanted.columns):
         now = evolved(current.columns, walk.changes)
-        evolution, objections = filled(current, now, wanted.columns, walk.changes, contract)
+        evolution, unfilled = filled(current, now, wanted.columns, walk.changes, contract)
         changes = [*evolution]
     if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
         # What is there already has been found good by whoever made it.
-        unfit = misfits(wanted.partitions, struct_of(evolved(current.columns, changes)))
+        ever = (*current.partitions, *current.former)
+        unfit = misfits(wanted.partitions, struct_of(evolved(current.columns, changes)), ever)
         objections += unfit
         if not unfit:
             if contract.partitions is Rule.EVOLVE:
@@ -72,7 +76,8 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
                     f"the table {current.name} is partitioned by {shown(current.partitions)}, not by"
                     f" {shown(wanted.partitions)}: change what is wanted, let partitions evolve, or name another table"
                 )
-    return Plan(wanted, contract, tuple(changes), tuple(walk.verdicts), tuple(walk.lacking), tuple(objections))
+    seen = (tuple(walk.verdicts), tuple(walk.lacking))
+    return Plan(wanted, contract, tuple(changes), *seen, tuple(objections), tuple(unfilled))
 
 
 def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:

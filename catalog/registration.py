@@ -3,18 +3,20 @@
 from collections.abc import Iterator, Mapping
 
 from pyiceberg.exceptions import TableAlreadyExistsError
-from pyiceberg.types import DoubleType, FloatType
+from pyiceberg.types import DoubleType, FloatType, StructType
 
 from catalog.attempts import patiently
 from catalog.commits import commit
 from catalog.commits import properties as updated
 from catalog.connection import Lake, identifier_of
+from catalog.defaults import misfit
 from catalog.errors import Conflict, Denied, NamespaceMissing, OutcomeUnknown, Refused, TableMissing, Unreachable
-from catalog.fields import columns_in, is_leaf, struct_of
-from catalog.layouts import misfits
-from catalog.specs import Partition, TableSpec, TableState
+from catalog.fields import columns_in, is_leaf, parts_of, struct_of
+from catalog.layouts import misfits, term_of, unfit
+from catalog.specs import TableSpec, TableState
 from catalog.states import partition_spec_of, schema_of, sort_order_of
 
+_FORMAT = "format-version"
 # What is needed for deletes by row, and what every engine reads.
 _FORMAT_VERSION = "2"
 # Where Spark and others keep what a person says of a table.
@@ -30,7 +32,8 @@ def load(lake: Lake, name: str) -> TableState:
 def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
     """Make the table, or give the one that is there, whatever its shape; many may do so at once.
 
-    Defaults, which pyiceberg gives no new table, are for the plan that comes next, as with a table that is there.
+    Defaults, which pyiceberg gives no new table, are for the plan that comes next, as with a table that is there; those
+    that no plan could give it are Refused.
     Refused where it can't be as it is declared, where a view has its name, and without `create` where it is missing.
     """
     for last in patiently():
@@ -78,9 +81,9 @@ def is_view(lake: Lake, name: str) -> bool:
 
 def _create(lake: Lake, spec: TableSpec) -> None:
     identifier = identifier_of(spec.name)
-    if problem := next(_problems(spec), None):
-        raise Refused(f"creating table {spec.name}: {problem}")
     with lake.calling(f"creating table {spec.name}"):
+        if problem := next(_problems(spec), None):
+            raise Refused(f"creating table {spec.name}: {problem}")
         schema = schema_of(spec)
         try:
             lake.pyiceberg.create_table(
@@ -90,7 +93,7 @@ def _create(lake: Lake, spec: TableSpec) -> None:
                 partition_spec=partition_spec_of(spec, schema),
                 sort_order=sort_order_of(spec, schema),
                 properties={
-                    "format-version": _FORMAT_VERSION,
+                    _FORMAT: _FORMAT_VERSION,
                     **({_DOC: spec.doc} if spec.doc else {}),
                     **spec.properties,
                 },
@@ -102,17 +105,35 @@ def _create(lake: Lake, spec: TableSpec) -> None:
 
 def _problems(spec: TableSpec) -> Iterator[str]:
     """Say what of it no catalog would take, or what nobody could use."""
-    if not spec.columns:
-        yield "it has no columns"
     row = struct_of(spec.columns)
-    names = [column.name for column in spec.columns]
-    yield from (f"the column {name} is there twice" for name in {*names} if names.count(name) > 1)
+    yield from _of_columns(row)
     yield from misfits(spec.partitions or (), row)
     there = {path: (field.field_type, always) for path, field, always in columns_in(row)}
+    types = {path: kind for path, (kind, _) in there.items()}
     for sort in spec.sort:
-        if (column := Partition.parse(sort.column).column) not in there:
-            yield f"the sort field {sort} names {column}, which is no column that can be sorted by"
+        term = term_of(sort, types)
+        if why := unfit(term, types) or ("can't have a name: leave it out" if term.name else None):
+            yield f"the sort field {sort} {why}"
     for path in spec.identifier:
         kind, always = there.get(path, (None, False))
         if kind is None or not always or not is_leaf(kind) or isinstance(kind, FloatType | DoubleType):
             yield f"the identifier {path} must be a required column, in nothing optional, and no fraction"
+    version = int(spec.properties.get(_FORMAT, _FORMAT_VERSION))
+    for column in spec.columns:
+        if column.default is not None and (why := misfit(column.name, types[column.name], column.default, version)):
+            yield why
+
+
+def _of_columns(row: StructType) -> Iterator[str]:
+    if not row.fields:
+        yield "it has no columns"
+    for path, kind in parts_of(row, ()):
+        whose = f"the struct {'.'.join(path)}" if path else "the table"
+        names = [each.name for each in kind.fields] if isinstance(kind, StructType) else []
+        yield from (
+            f"the column {'.'.join((*path, name))} is there twice" for name in {*names} if names.count(name) > 1
+        )
+        if "" in names:
+            yield f"a column of {whose} has no name: give it one"
+        if path and kind == StructType():
+            yield f"{whose} has no fields: leave it out, or say what is in it"

@@ -35,9 +35,10 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from catalog.changes import Change
+from catalog.changes import Change, Repartition
 from catalog.connection import Lake
-from catalog.contracts import Contract, Rule
+from catalog.contracts import Contract
+from catalog.layouts import same_partitions
 from catalog.planning import plan
 from catalog.specs import TableSpec, TableState
 from catalog.states import state_from
@@ -45,7 +46,7 @@ from catalog.states import state_from
 _Name = tuple[str, ...]
 _LANDS = (AddSnapshotUpdate, SetSnapshotRefUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate)
 _NOWHERE = "nowhere"  # a catalog says where a table is when it makes it
-_EVERYTHING = Contract(partitions=Rule.EVOLVE, max_columns=None, max_depth=None)
+_EVERYTHING = Contract(max_columns=None, max_depth=None)
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,10 @@ class Foreseen:
         """What would become of its columns and partitions; of one that would be made nothing."""
         if self.before is None:
             return ()
-        return plan(
-            self.before, TableSpec(self.after.name, self.after.columns, self.after.partitions), _EVERYTHING
-        ).changes
+        changes = plan(self.before, TableSpec(self.after.name, self.after.columns), _EVERYTHING).changes
+        if same_partitions(self.before.partitions, self.after.partitions):
+            return changes
+        return (*changes, Repartition(self.before.partitions, self.after.partitions))
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-_TERM = re.compile(r"(?P<function>[A-Za-z]+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)")
-_NAMED = re.compile(r"(?P<term>.+?)\s+as\s+(?P<name>\S+)", re.IGNORECASE)
+_QUOTED = r'"(?:[^"]|"")*"'
+_TERM = re.compile(rf"(?P<function>[A-Za-z]+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>{_QUOTED}|[^(),]+?)\s*\)")
+_NAMED = re.compile(rf"(?P<term>(?:{_QUOTED}|[^\"])+?)\s+as\s+(?P<name>{_QUOTED}|\S+)", re.IGNORECASE)
+_BARE = re.compile(r'[^\s(),"]+')
+_SUFFIXES = {"identity": "", "truncate": "_trunc", "void": "_null"}
 _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
 _UNDERSTOOD = "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
@@ -59,24 +62,43 @@ class Partition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `location`, `day(event_time)`, `bucket(16, id)` or `truncate(4, name) as prefix`."""
+        """Read `location`, `day(event_time)` or `bucket(16, id) as shard`; an odd name stands in double quotes."""
         named = _NAMED.fullmatch(text.strip())
-        term, name = (named["term"], named["name"]) if named else (text.strip(), None)
+        term, name = (named["term"], _out_of_quotes(named["name"])) if named else (text.strip(), None)
         column, transform = _parsed_term(term)
-        return cls(column, transform, name)
+        return cls(_out_of_quotes(column), transform, name)
+
+    @property
+    def usual_name(self) -> str:
+        """What Iceberg's own builder and Spark's CREATE TABLE name it."""
+        function = self.transform.partition("[")[0]
+        return self.column + _SUFFIXES.get(function, f"_{function}")
+
+    @property
+    def called(self) -> str:
+        """Its name in a table that has it."""
+        return self.usual_name if self.name is None else self.name
 
     def __str__(self) -> str:
-        named = f" as {self.name}" if self.name else ""
+        named = "" if self.name is None else f" as {_in_quotes(self.name)}"
         if self.transform == "identity":
-            return f"{self.column}{named}"
+            return f"{_in_quotes(self.column)}{named}"
         function, _, number = self.transform.removesuffix("]").partition("[")
-        return f"{function}({f'{number}, ' if number else ''}{self.column}){named}"
+        return f"{function}({f'{number}, ' if number else ''}{_in_quotes(self.column)}){named}"
+
+
+def _in_quotes(name: str) -> str:
+    return name if _BARE.fullmatch(name) else '"{}"'.format(name.replace('"', '""'))
+
+
+def _out_of_quotes(text: str) -> str:
+    return text[1:-1].replace('""', '"') if re.fullmatch(_QUOTED, text) else text
 
 
 def _parsed_term(text: str) -> tuple[str, str]:
     found = _TERM.fullmatch(text)
     if found is None:
-        if not text or set(text) & set("(),"):
+        if not text or (set(text) & set("(),") and not re.fullmatch(_QUOTED, text)):
             raise ValueError(f"{text!r} is no partition field: {_UNDERSTOOD}")
         return text, "identity"
     function = found["function"].lower()
@@ -91,7 +113,7 @@ def _parsed_term(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Sort:
-    """A sort field; `column` may also be a term such as `day(event_time)`."""
+    """A sort field; `column` may also be a term such as `day(event_time)`, where no column has that name."""
 
     column: str
     descending: bool = False
@@ -160,6 +182,13 @@ class TableState:
     snapshots: Mapping[int, Snapshot]
     metadata_location: str
     identifier: tuple[str, ...] = ()
+    former: tuple[Partition, ...] = ()  # partition fields of other layouts than the present one
+
+    @property
+    def partition_names(self) -> frozenset[str]:
+        """Names that no new column can have: of all partition fields, but for those named as their own column."""
+        fields = (*self.partitions, *self.former)
+        return frozenset(each.called for each in fields if each.called != each.column)
 
     @property
     def main(self) -> int | None:

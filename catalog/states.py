@@ -4,21 +4,21 @@ from dataclasses import replace
 from typing import cast
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids, index_by_name
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
-from pyiceberg.transforms import parse_transform
+from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import NestedField, StructType
 
 from catalog.defaults import column_of
+from catalog.layouts import named, term_of
 from catalog.specs import Partition, Snapshot, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
 
 # Partition field ids start here by Iceberg's format.
-_FIRST_PARTITION_ID = 1000
-_SUFFIXES = {"identity": "", "truncate": "_trunc", "void": "_null"}
+FIRST_PARTITION_ID = 1000
 
 
 def state_of(table: Table) -> TableState:
@@ -29,6 +29,8 @@ def state_of(table: Table) -> TableState:
 def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
     """Give a table's metadata as plain values."""
     schema = metadata.schema()
+    partitions = tuple(partition_of(field, schema) for field in metadata.spec().fields)
+    ever = [partition_of(field, schema) for spec in metadata.specs().values() for field in spec.fields]
     return TableState(
         name=name,
         uuid=str(metadata.table_uuid),
@@ -36,13 +38,14 @@ def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
         format_version=metadata.format_version,
         schema_id=metadata.current_schema_id,
         columns=tuple(map(column_of, schema.fields)),
-        partitions=tuple(_partition(field, schema) for field in metadata.spec().fields),
+        partitions=partitions,
         sort=tuple(_sort(field, schema) for field in metadata.sort_order().fields),
         properties=dict(metadata.properties),
         refs={ref: head.snapshot_id for ref, head in metadata.refs.items()},
         snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in metadata.snapshots},
         metadata_location=location,
         identifier=tuple(sorted(schema.identifier_field_names())),
+        former=tuple(each for each in dict.fromkeys(ever) if each not in partitions),
     )
 
 
@@ -66,16 +69,17 @@ def schema_of(spec: TableSpec) -> Schema:
 
 def partition_spec_of(spec: TableSpec, schema: Schema) -> PartitionSpec:
     """Give the declared partitions by the schema's ids."""
-    return PartitionSpec(
-        *(
-            PartitionField(
-                source_id=schema.find_field(partition.column).field_id,
-                field_id=number,
-                transform=parse_transform(partition.transform),
-                name=partition.name or default_name(partition),
-            )
-            for number, partition in enumerate(spec.partitions or (), start=_FIRST_PARTITION_ID)
-        )
+    fields = named(spec.partitions or (), index_by_name(schema))
+    return PartitionSpec(*(field_of(each, schema, number) for number, each in enumerate(fields, FIRST_PARTITION_ID)))
+
+
+def field_of(partition: Partition, schema: Schema, number: int) -> PartitionField:
+    """Give a partition field by the schema's ids, with one of its own."""
+    return PartitionField(
+        source_id=schema.find_field(partition.column).field_id,
+        field_id=number,
+        transform=parse_transform(partition.transform),
+        name=partition.called,
     )
 
 
@@ -84,25 +88,21 @@ def sort_order_of(spec: TableSpec, schema: Schema) -> SortOrder:
     return SortOrder(*(_sort_field(sort, schema) for sort in spec.sort))
 
 
-def default_name(partition: Partition) -> str:
-    """Name a partition field as Iceberg's own builder and Spark's CREATE TABLE do."""
-    function = partition.transform.partition("[")[0]
-    return partition.column + _SUFFIXES.get(function, f"_{function}")
-
-
-def _partition(field: PartitionField, schema: Schema) -> Partition:
+def partition_of(field: PartitionField, schema: Schema) -> Partition:
+    """Give a partition field as a plain value."""
     column = schema.find_column_name(field.source_id) or f"#{field.source_id}"
     partition = Partition(column, str(field.transform))
-    return partition if field.name == default_name(partition) else replace(partition, name=field.name)
+    return partition if field.name == partition.usual_name else replace(partition, name=field.name)
 
 
 def _sort(field: SortField, schema: Schema) -> Sort:
     column = schema.find_column_name(field.source_id) or f"#{field.source_id}"
-    return Sort(str(Partition(column, str(field.transform))), field.direction is SortDirection.DESC)
+    term = column if isinstance(field.transform, IdentityTransform) else str(Partition(column, str(field.transform)))
+    return Sort(term, field.direction is SortDirection.DESC)
 
 
 def _sort_field(sort: Sort, schema: Schema) -> SortField:
-    term = Partition.parse(sort.column)
+    term = term_of(sort, index_by_name(schema))
     return SortField(
         source_id=schema.find_field(term.column).field_id,
         transform=parse_transform(term.transform),

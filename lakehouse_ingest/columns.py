@@ -190,7 +190,7 @@ def _named(name: str) -> str:
 # Why a field may not become a column.
 TOO_MANY = "the table has as many columns as `max_columns` allows"
 TOO_MANY_NEW = "the batch brings more new columns than `max_new` allows"
-MEETS = "its name meets that of another column"
+MEETS = "its name meets that of another column or of a partition"
 NO_NAME = "a field of an object in a column needs a name, and one without dots"
 
 

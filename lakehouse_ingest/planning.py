@@ -130,6 +130,7 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         not unit.startswith(GUESSED),
         aside_of(settings),
         derived,
+        state.partition_names,
     )
 
 
@@ -197,7 +198,11 @@ def plan_from_records(
             raise SettingsRefused(
                 f"`event_time` names {event_time}, and no record so far has such a field; there are {known}"
             )
-        taken = (*derived_of(settings), *(() if event_time == EVENT_TIME else (EVENT_TIME,)))
+        taken = (
+            *derived_of(settings),
+            *(() if event_time == EVENT_TIME else (EVENT_TIME,)),
+            *_partition_names(settings),
+        )
         room = settings.max_columns
         columns, refused = _columns(form, wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
         _refuse_own(table, settings, [column.name for column in columns])
@@ -207,16 +212,19 @@ def plan_from_records(
         replace(column, iceberg="timestamptz", name=EVENT_TIME) if column.field == event_time == EVENT_TIME else column
         for column in columns
     )
+    plan = TablePlan(
+        table,
+        columns,
+        event_time,
+        settings.event_time_unit,
+        aside=aside,
+        derived=derived_of(settings),
+        partitions=_partition_names(settings),
+    )
     if event_time is None or settings.event_time_unit != "auto":
-        plan = TablePlan(
-            table, columns, event_time, settings.event_time_unit, aside=aside, derived=derived_of(settings)
-        )
         return Planned(plan, refused=refused)
     unit = unit_of(form.decode(rows, columns), event_time)
-    plan = TablePlan(
-        table, columns, event_time, unit or "ms", unit_was_told=False, aside=aside, derived=derived_of(settings)
-    )
-    return Planned(plan, settled=unit is not None, refused=refused)
+    return Planned(replace(plan, unit=unit or "ms", unit_was_told=False), settled=unit is not None, refused=refused)
 
 
 def _event_time_field(settings: TableSettings, names: Sequence[str]) -> str | None:
@@ -262,6 +270,11 @@ def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
         return tuple(Partition.parse(finest.get(each, each)) for each in settings.partition_by if each not in left_out)
     except ValueError as refusal:
         raise SettingsRefused(f"`partition_by` can't be understood: {refusal}") from None
+
+
+def _partition_names(settings: TableSettings) -> frozenset[str]:
+    """Those that no column can have; a field that is a partition as it is shares the name of its own."""
+    return frozenset(each.called for each in partitions_of(settings) if each.called != each.column)
 
 
 def derived_of(settings: TableSettings) -> tuple[str, ...]:
@@ -311,7 +324,13 @@ def parts_zeros(plan: TablePlan, settings: TableSettings) -> bool:
 def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> list[Add]:
     """Columns that the plan has and the table lacks."""
     there = {column.name for column in state.columns}
-    return [Add("", column) for column in spec(plan, settings).columns if column.name not in there]
+    missing = [column for column in spec(plan, settings).columns if column.name not in there]
+    if met := next((column.name for column in missing if column.name in state.partition_names), None):
+        raise TableChanged(
+            f"{state.name} needs a column {met}, and has or had a partition field of that name, which Iceberg"
+            " then gives to no column: name another table"
+        )
+    return [Add("", column) for column in missing]
 
 
 # -- columns from the data --------------------------------------------------------------------------------
@@ -376,7 +395,7 @@ def new_fields(
     within = _within(growing, fields, room, contract, settings.max_depth)
     room -= sum(width(column.type) for _, column in within.columns)
     new = [(name, kind) for name, kind in fields if name not in known and contract.rule_of(name) is Rule.EVOLVE]
-    taken = (EVENT_TIME, *plan.derived, *(column.name for column in plan.columns))
+    taken = (EVENT_TIME, *plan.derived, *plan.partitions, *(column.name for column in plan.columns))
     wanted = _wanted(form, new, rows, settings)
     columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
     refused = (*within.refused, *more)

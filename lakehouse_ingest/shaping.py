@@ -37,6 +37,7 @@ class TablePlan:
     unit_was_told: bool = True  # false: found from the magnitude, and then a time outside those years is wrong
     aside: Aside | None = None  # the contract, where it asks for more than to follow the data
     derived: tuple[str, ...] = ()  # columns of text that hold these parts of the event time
+    partitions: frozenset[str] = frozenset()  # names of partition fields, which Iceberg gives to no column
 
     @property
     def strict(self) -> Aside | None:

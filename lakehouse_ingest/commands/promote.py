@@ -136,7 +136,7 @@ def _planned(
         return Promotion(lake, state.name, path, way, there, between=_range(root) if len(path) == 1 else None)
     wanted = wanted or ColumnPlan(path[-1], path[-1], type_of(values))
     if root is None:
-        used = {each.name.casefold() for each in state.columns}
+        used = {name.casefold() for name in (*(each.name for each in state.columns), *state.partition_names)}
         wanted = replace(wanted, name=told_apart(path[0], used))
         way = (wanted.name,)
     added = Column(way[-1], wanted.iceberg, doc=wanted.doc)

@@ -340,6 +340,35 @@ def test_every_transform_can_be_had_from_the_start_and_later(lake: Lake, unmade:
         assert not plan(after, TableSpec(unmade, (), layout(*fields))).objections
 
 
+def test_what_is_dropped_leaves_its_name_to_nothing_else_and_has_it_again(lake: Lake, unmade: str) -> None:
+    """Names tell the fields of all layouts apart; a layout that was there before is that one again."""
+    create_table(
+        lake, TableSpec(unmade, columns(id="long", s="string"), layout("bucket(4, id)", "truncate(4, s) as p"))
+    )
+    for fields, named in (
+        (("bucket(16, id)", "truncate(8, s)"), ("bucket(16, id) as id_bucket_16", "truncate(8, s)")),
+        (("bucket(8, id)", "bucket(16, id)"), ("bucket(8, id) as id_bucket_8", "bucket(16, id) as id_bucket_16")),
+        (("bucket(4, id)", "truncate(4, s)"), ("bucket(4, id)", "truncate(4, s) as p")),
+    ):
+        after = step(lake, unmade, TableSpec(unmade, (), layout(*fields)))
+        assert {*map(str, after.partitions)} == {*named}
+    specs = lake.pyiceberg.load_table(unmade).metadata.specs()
+    assert [*specs] == [0, 1, 2]
+    found = plan(after, TableSpec(unmade, (), layout("s as id_bucket_8")), PARTITIONS_EVOLVE)
+    assert "can't be named id_bucket_8, as bucket(8, id) is or was: give it another name" in found.objections[0]
+
+
+def test_a_layout_beside_columns_of_such_names_is_had(lake: Lake, unmade: str) -> None:
+    """And a column with the name of a partition is left out, as it was refused."""
+    there = columns(ts="timestamptz", ts_day="long", id="long")
+    first = create_table(lake, TableSpec(unmade, there, layout("day(ts)", "bucket(4, id)", "bucket(8, id)")))
+    assert [*map(str, first.partitions)] == ["day(ts) as ts_day_2", "bucket(4, id)", "bucket(8, id) as id_bucket_8"]
+    found = plan(first, TableSpec(unmade, columns(id_bucket="long", n="long")))
+    assert [column.name for column in apply(lake, unmade, found).columns] == ["ts", "ts_day", "id", "n"]
+    with pytest.raises(Refused, match="column id_bucket: a partition field of the table has its name"):
+        add_columns(lake, unmade, [("", Column("id_bucket", "long"))])
+
+
 def test_another_layout_is_refused_before_anything_is_written(lake: Lake, unmade: str) -> None:
     first = create_table(lake, TableSpec(unmade, TIMED, layout("day(ts)", "site")))
     found = plan(first, TableSpec(unmade, columns(more="long"), layout("hour(ts)")))
@@ -435,6 +464,16 @@ def test_everything_that_is_declared_comes_back(
     assert str(plan(made, spec)) == "nothing to change"
 
 
+def test_a_sort_is_by_a_column_of_that_very_name_first(lake: Lake, unmade: str) -> None:
+    odd = columns(**{"amount (EUR)": "long", "x as y": "long", "day(ts)": "long", "ts": "date"})
+    sort = (Sort("amount (EUR)"), Sort("x as y", descending=True), Sort("day(ts)"), Sort('bucket(4, "x as y")'))
+    made = create_table(lake, TableSpec(unmade, odd, layout('"amount (EUR)"'), sort))
+    assert (made.sort, made.partitions) == (sort, (Partition("amount (EUR)"),))
+    assert [str(each.transform) for each in lake.pyiceberg.load_table(unmade).sort_order().fields] == [
+        "identity", "identity", "identity", "bucket[4]",
+    ]  # fmt: skip
+
+
 def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: str) -> None:
     assert create_table(lake, TableSpec(name, columns(other="string")), create=False).columns == (
         Column("id", "long"),
@@ -453,14 +492,26 @@ def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: st
         ({"columns": (Column("a", "int"), Column("a", "int"))}, "a is there twice"),
         ({"partitions": layout("day(nowhere)")}, "names nowhere"),
         ({"partitions": layout("day(site)")}, "can't be taken of site, which is string"),
+        ({"partitions": layout("day(ts) as site")}, "can't be named site, as a column is: give it another name"),
+        ({"partitions": (Partition("site", "bucket[0]"),)}, r"bucket\[0\], and understood are"),
         ({"sort": (Sort("nowhere"),)}, "names nowhere"),
+        ({"sort": (Sort("day(site)"),)}, r"the sort field day\(site\) can't be taken of site, which is string"),
+        ({"sort": (Sort("s"),)}, "can't be taken of s, which is a struct"),
+        ({"sort": (Sort("site as x"),)}, "can't have a name"),
+        ({"sort": (Sort("week(site)"),)}, r"'week\(site\)' is no partition field"),
+        ({"columns": (Column("a", "list<struct<>>"),)}, "the struct a.element has no fields"),
+        ({"columns": (Column("", "long"),)}, "a column of the table has no name"),
+        ({"columns": (Column("a", 'map<string, struct<"": long>>'),)}, "a column of the struct a.value has no name"),
+        ({"columns": (Column("a", "struct<b: long, b: int>"),)}, "the column a.b is there twice"),
+        ({"columns": (Column("a", "lang"),)}, "lang"),
+        ({"columns": (Column("a", "long", default=7),)}, "a default for a needs a table of format 3"),
         ({"identifier": ("site",)}, "the identifier site must be a required column"),
         ({"identifier": ("f",)}, "no fraction"),
         ({"identifier": ("s.a",)}, "in nothing optional"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(lake: Lake, unmade: str, spec: dict[str, Any], said: str) -> None:
-    usual = (*columns(site="string", s="struct<a: required int>"), Column("f", "double", required=True))
+    usual = (*columns(site="string", ts="date", s="struct<a: required int>"), Column("f", "double", required=True))
     with pytest.raises(Refused, match=said):
         create_table(lake, TableSpec(**{"name": unmade, "columns": usual, **spec}))
     assert inspect(lake, unmade).missing

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -215,11 +216,16 @@ def test_half_a_character_is_set_aside_and_harms_no_neighbour(records: Records, 
 
 
 def test_fields_that_meet_our_columns_or_one_another_are_told_apart_and_keep_their_values(records: Records) -> None:
-    ours = (SOURCE, RECORD, FAULT, EVENT_TIME, "Event_Time", "a", "A", "a b", "a_b", "")
+    """Nor does one have the name of a partition, which Iceberg gives to no column."""
+    of_partitions = ("event_time_day", "A_bucket", "part")
+    ours = (SOURCE, RECORD, FAULT, EVENT_TIME, "Event_Time", "a", "A", "a b", "a_b", "", "site", *of_partitions)
     frame = records([json.dumps({**{name: f"of {name}" for name in ours}, "ts": "2024-05-06"})])
-    planned = first(frame, event_time="ts")
+    layout = ["day(event_time)", "site", "bucket(4, a_b)", "bucket(8, A) as A_bucket", "truncate(2, A) as part"]
+    planned = first(frame, event_time="ts", partition_by=layout)
+    assert plan_from_table(as_table(planned.plan, partition_by=layout), TableSettings()) == planned.plan
     names = {column.field: column.name for column in planned.plan.columns}
-    assert not {SOURCE, RECORD, FAULT, EVENT_TIME} & set(names.values())
+    assert not {SOURCE, RECORD, FAULT, EVENT_TIME, *of_partitions} & set(names.values())
+    assert names["site"] == "site", "a partition as it is has the name of its own column"
     assert len({name.casefold() for name in names.values()}) == len(names)
     (row,) = rows_of(frame, planned)
     assert row[FAULT] is None
@@ -228,11 +234,11 @@ def test_fields_that_meet_our_columns_or_one_another_are_told_apart_and_keep_the
 
 
 def test_fields_whose_names_meet_are_refused_where_that_is_set(records: Records) -> None:
-    values = [{"a": 1}, {"A": 2}, {"A": None, "b": 1}, {SOURCE: 1}, {"x y": 1}, {"x_y": 1}]
+    values = [{"a": 1}, {"A": 2}, {"A": None, "b": 1}, {SOURCE: 1}, {"x y": 1}, {"x_y": 1}, {"event_time_day": 1}]
     frame = records(texts_of(values))
     planned = first(frame, refuse_names=True)
     assert [column.name for column in planned.plan.columns] == ["A", "b", "x_y"]
-    assert set(planned.refused) == {Refused((), name, MEETS) for name in ("a", SOURCE, "x_y")}
+    assert set(planned.refused) == {Refused((), name, MEETS) for name in ("a", SOURCE, "x_y", "event_time_day")}
     rows = rows_of(frame, planned)
     assert [row[FAULT] and (row[FAULT]["reason"], row[FAULT]["detail"]) for row in rows] == [
         ("no_column", f"a: {MEETS}"),
@@ -241,6 +247,7 @@ def test_fields_whose_names_meet_are_refused_where_that_is_set(records: Records)
         ("no_column", f"{SOURCE}: {MEETS}"),
         None,
         ("no_column", f"x_y: {MEETS}"),
+        ("no_column", f"event_time_day: {MEETS}"),
     ]
 
 
@@ -364,13 +371,14 @@ def test_a_field_of_another_type_is_no_new_field(records: Records) -> None:
 
 
 def test_a_new_field_never_takes_the_name_of_a_column(records: Records) -> None:
-    found = added(records, {EVENT_TIME: 1, f"{SOURCE}_": 2, "ID": 3, RECORD: 4})
+    plan = replace(PLAN, partitions=frozenset({"id_bucket"}))
+    found = added(records, {EVENT_TIME: 1, f"{SOURCE}_": 2, "ID": 3, RECORD: 4, "id_bucket": 5}, plan=plan)
     assert [(kind, doc) for _, _, kind, doc in found] == [
-        ("long", f"field {name}") for name in ("ID", RECORD, f"{SOURCE}_", EVENT_TIME)
+        ("long", f"field {name}") for name in ("ID", RECORD, f"{SOURCE}_", EVENT_TIME, "id_bucket")
     ]
     names = {name.casefold() for _, name, _, _ in found}
-    assert len(names) == 4
-    assert not names & {EVENT_TIME, RECORD, "id", *(column.name for column in PLAN.columns)}
+    assert len(names) == 5
+    assert not names & {EVENT_TIME, RECORD, "id", "id_bucket", *(column.name for column in PLAN.columns)}
 
 
 def test_a_number_today_and_an_object_tomorrow_is_a_dead_letter(records: Records) -> None:

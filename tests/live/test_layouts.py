@@ -88,6 +88,21 @@ def test_parts_of_the_time_one_after_the_other_are_one_hidden_partition(bench: B
     assert not foresee(bench.pipeline(follows), None).changed
 
 
+def test_a_field_with_the_name_of_a_partition_has_a_column_of_its_own(bench: Bench, topic: str) -> None:
+    """In the first batch and later; and what the table is partitioned by may be another number of buckets."""
+    create_topic(bench.broker, topic, 1)
+    for n, more in enumerate(({"event_time_day": "x"}, {"n_bucket": "y"}, {"n_bucket_16": "z"})):
+        fed(bench, topic, {"n": n, "ts_ms": AT, **more})
+        layout = ["day(event_time)", f"bucket({16 if n else 4}, n)"]
+        bench.ingest(bench.settings(topic, table={"partition_by": layout, "partition_changes": "evolve"}))
+    after = state(bench, topic)
+    assert {*map(str, after.partitions)} == {"day(event_time)", "bucket(16, n) as n_bucket_16"}
+    fields = {column.name: column.doc for column in after.columns if (column.doc or "").startswith("field ")}
+    assert [*fields.values()] == ["field event_time_day", "field n_bucket", "field n_bucket_16"]
+    rows = sorted(bench.rows(f"ns_{topic}.{topic}"), key=lambda row: row["n"])
+    assert [[row[name] for name in fields] for row in rows] == [["x", None, None], [None, "y", None], [None, None, "z"]]
+
+
 def test_a_partition_for_each_row_lands_and_is_said(
     bench: Bench, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,17 @@ def test_what_needs_a_value_within_is_refused(kind: str, needs: bool) -> None:  
         assert plan.columns[0].required
 
 
+def test_a_table_whose_partition_has_the_name_of_a_column_of_ours_is_refused() -> None:
+    state = table_of((Column("ts", "timestamptz"),), former=(Partition("ts", "day", "event_time"),))
+    plan = planning.plan_from_table(state, settings(event_time_unit="ms"))
+    assert plan
+    with pytest.raises(
+        TableChanged, match=r"n\.t needs a column event_time, .* a partition field of that name"
+    ) as told:
+        planning.additions(state, plan, settings("ts"))
+    assert len(str(told.value)) <= LONGEST_SENTENCE
+
+
 def test_a_declared_column_of_that_name_is_refused() -> None:
     declared = settings("year", columns=[{"name": "year", "type": "int"}])
     with pytest.raises(SettingsRefused, match=r"have a field year of their own: write year\(event_time\)") as refusal:

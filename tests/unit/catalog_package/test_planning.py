@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from catalog import Column, Contract, Fate, Partition, Plan, Rule, evolved, plan
+from catalog import Add, Column, Contract, Fate, Partition, Plan, Rule, evolved, plan, same_partitions
 from catalog.contracts import FOLLOW
 from tests.services.schemas import spec_of, table_of
 
@@ -186,6 +186,13 @@ def test_a_name_that_would_confuse_is_set_aside(name: str) -> None:
     assert not found.changes
 
 
+def test_in_what_has_no_name_nothing_is_added() -> None:
+    """To Iceberg a path through it leads to the table."""
+    found = planned({"": "struct<a: long>"}, {"": "struct<a: long, b: long>"})
+    assert fates(found) == {"": "fits", ".a": "fits", ".b": "set aside"}
+    assert not found.changes
+
+
 def test_of_two_with_one_name_the_first_counts() -> None:
     wanted = (Column("a", "timestamp_ns", doc="no"), Column("a", "int"), Column("s", "struct<b: long, b: string>"))
     found = plan(table_of(()), spec_of(*wanted))
@@ -259,7 +266,7 @@ THERE = (Partition.parse("day(ts)"), Partition.parse("site"))
 
 def laid_out(*wanted: str, contract: Contract = FOLLOW) -> Plan:
     types = {"ts": "timestamptz", "site": "string", "n": "long", "f": "double", "in": "struct<ts: date>"}
-    there = table_of(columns(types), partitions=THERE)
+    there = table_of(columns(types), partitions=THERE, former=(Partition("n", "truncate[4]"),))
     spec = spec_of(Column("late", "date"), partitions=tuple(map(Partition.parse, wanted)))
     return plan(there, spec, contract)
 
@@ -298,6 +305,12 @@ def test_a_layout_follows_where_partitions_evolve() -> None:
         (["in"], "can't be taken of in, which is a struct"),
         (["site", "site as s"], "is there twice"),
         (["day(ts)", "hour(ts)"], "says again"),
+        (["day(ts) as site"], "day(ts) as site can't be named site, as a column is: give it another name"),
+        (["n as in.ts"], "can't be named in.ts, as a column is"),
+        (["n as late"], "can't be named late, as a column is"),
+        (["n as p", "site as p"], "site as p can't be named p, as another one is"),
+        (["n as ts_day"], "n as ts_day can't be named ts_day, as day(ts) is or was"),
+        (["n as n_trunc"], "n as n_trunc can't be named n_trunc, as truncate(4, n) is or was"),
     ],
 )
 def test_a_partition_that_cannot_be_is_refused(wanted: list[str], reason: str) -> None:
@@ -305,6 +318,58 @@ def test_a_partition_that_cannot_be_is_refused(wanted: list[str], reason: str) -
         found = laid_out(*wanted, contract=contract)
         assert reason in found.objections[0]
         assert [str(change) for change in found.changes] == ["+ late date"]
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [
+        (
+            Partition("n", "bucket[0]"),
+            "the partition field bucket(0, n) has the transform bucket[0], and understood are",
+        ),
+        (Partition("n", "bucket(4)"), "has the transform bucket(4), and understood are"),
+        (Partition("n", "bucket[9999999999]"), "and understood are"),
+        (Partition("n", "zorder"), "and understood are"),
+        (
+            Partition("n", name=""),
+            'the partition field n as "" has an empty name: give it another one, or leave it out',
+        ),
+    ],
+)
+def test_a_partition_that_is_none_is_one_sentence(partition: Partition, said: str) -> None:
+    found = plan(table_of(columns({"n": "long"})), spec_of(partitions=(partition,)))
+    assert said in found.objections[0]
+
+
+def test_a_name_says_nothing_where_none_is_wanted() -> None:
+    """Nor does a void field too many, which tables of format 1 keep for good."""
+    there = tuple(map(Partition.parse, ("bucket(4, n) as p", "void(n) as q", "void(n)", "site")))
+    for wanted, same in (
+        (("site", "bucket(4, n)"), True),
+        (("site as site", "bucket(4, n) as p", "void(n) as q"), True),
+        (("site", "bucket(4, n)", "void(n) as r"), False),
+        (("site", "bucket(4, n) as n_bucket"), False),
+        (("site", "bucket(4, n)", "void(site)"), False),
+        (("bucket(4, n)",), False),
+    ):
+        assert same_partitions(there, tuple(map(Partition.parse, wanted))) is same, wanted
+
+
+def test_a_column_is_never_given_the_name_of_a_partition() -> None:
+    """Of whatever layout; it alone is left out, and that of a field that is a partition as it is says nothing."""
+    there = {"id": "long", "site": "string", "in": "struct<ts: date>"}
+    former = (Partition("#9", "identity", "gone"), Partition("in.ts", "day"))
+    partitions = (Partition("id", "bucket[4]"), Partition("site"))
+    found = planned(
+        there,
+        {"id_bucket": "long", "gone": "struct<a: long>", "in": "struct<ts: date, ts_day: int, ok: int>", "n": "long"},
+        partitions=partitions,
+        former=former,
+    )
+    assert [str(change) for change in found.changes] == ["+ in.ok int", "+ n long"]
+    assert [each.path for each in found.refusals] == ["id_bucket", "gone", "in.ts_day"]
+    assert {each.reason for each in found.refusals} == {"a partition field of the table has its name, or had it"}
+    assert not planned(there, {"site": "string"}, partitions=partitions).refusals
 
 
 @pytest.mark.parametrize(
@@ -325,10 +390,16 @@ def test_a_partition_that_cannot_be_is_refused(wanted: list[str], reason: str) -
     ],
 )
 @pytest.mark.parametrize("there", [True, False])
-def test_a_default_that_can_not_be_had_is_objected_to(column: Column, version: int, why: str, *, there: bool) -> None:
+def test_a_default_that_can_not_be_had_is_said_and_keeps_nothing_else_out(
+    column: Column, version: int, why: str, *, there: bool
+) -> None:
     columns = (Column("n", column.type),) if there else ()
-    found = plan(table_of(columns, format_version=version), spec_of(column))
-    assert [each[: len(why)] for each in found.objections] == [why]
+    found = plan(table_of(columns, format_version=version), spec_of(column, Column("more", "int")))
+    assert [each[: len(why)] for each in found.unfilled] == [why]
+    assert not found.objections
+    assert [each.path for each in found.changes if isinstance(each, Add)] == [*([] if there else ["n"]), "more"]
+    assert {each.column.default for each in found.changes if isinstance(each, Add)} == {None}
+    assert why in str(found)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +408,7 @@ def test_a_default_that_can_not_be_had_is_objected_to(column: Column, version: i
 )
 def test_a_default_of_what_is_set_aside_is_no_matter(there: str, wanted: str) -> None:
     found = plan(table_of((Column("n", there),), format_version=3), spec_of(Column("n", wanted, default=7)))
-    assert (found.changes, found.objections) == ((), ())
+    assert (found.changes, found.unfilled) == ((), ())
 
 
 def test_a_column_whose_name_is_the_path_of_what_is_set_aside_keeps_its_default() -> None:
@@ -362,6 +433,6 @@ def test_a_default_follows_the_contract() -> None:
 
 
 @pytest.mark.parametrize("rule", [Rule.WIDEN, Rule.FREEZE, Rule.REFUSE])
-def test_where_a_default_would_not_be_touched_it_is_not_objected_to(rule: Rule) -> None:
+def test_where_a_default_would_not_be_touched_nothing_is_said_of_it(rule: Rule) -> None:
     wanted = spec_of(Column("n", "long", default="x"), Column("new", "long", default="x"))
-    assert not plan(table_of((Column("n", "long"),)), wanted, Contract(rule)).objections
+    assert not plan(table_of((Column("n", "long"),)), wanted, Contract(rule)).unfilled

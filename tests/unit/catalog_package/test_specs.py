@@ -1,6 +1,8 @@
 """Plain values: what they read, print, hide and know of a history."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog import Connection, Partition, Snapshot, Sort, TableState
 
@@ -15,11 +17,21 @@ from catalog import Connection, Partition, Snapshot, Sort, TableState
         "hour(a.b)",
         "void(x)",
         "day(ts) as d",
+        '"x as y"',
+        '"x as y" as z',
+        'day("amount (EUR)") as "a day"',
+        'bucket(4, "say ""x"", y")',
     ],
 )
 def test_a_partition_prints_what_it_was_read_from(text: str) -> None:
     assert str(Partition.parse(text)) == text
     assert Partition.parse(str(Partition.parse(text))) == Partition.parse(text)
+
+
+@given(st.text(min_size=1), st.sampled_from(["identity", "day", "bucket[4]"]), st.one_of(st.none(), st.text()))
+def test_a_partition_of_any_name_is_read_back(column: str, transform: str, name: str | None) -> None:
+    partition = Partition(column, transform, name)
+    assert Partition.parse(str(partition)) == partition
 
 
 def test_partitions_are_read_with_tolerance_for_spelling() -> None:
