@@ -4,16 +4,14 @@ Like any maintenance this may be done while others write: the commit requires th
 where it is not, what has been written serves again for every file that is still there as it was.
 """
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema, schema_to_pyarrow, write_file
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table, WriteTask
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
 from catalog.attempts import patiently
@@ -21,6 +19,7 @@ from catalog.commits import check_writable, commit, still
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
 from catalog.main_only import Decide
+from catalog.rows import read_rows, write_rows
 from catalog.specs import TableState
 from catalog.staging import TRIES
 from catalog.states import state_of
@@ -84,7 +83,7 @@ def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> It
         with lake.calling(what):
             if not _holds(table, task, holding):
                 continue
-            found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
+            found = read_rows(table, task, schema)
         yield found.filter(found[holding].is_valid())
 
 
@@ -121,27 +120,21 @@ def _holds(table: Table, task: FileScanTask, column: str) -> bool:
     if nulls is not None:
         return bool(nulls < task.file.record_count)
     # Of a table with more than a hundred columns Iceberg's writers count those in front only.
-    schema = table.schema().select(column)
-    found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])[column]
+    found = read_rows(table, task, table.schema().select(column))[column]
     return bool(found.null_count < len(found))
 
 
 def _written(table: Table, task: FileScanTask, change: Change) -> _New | None:
-    schema = table.schema()
     if task.file.spec_id != table.spec().spec_id:
         raise Refused(
             f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"
         )
-    changed = change(ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task]))
+    changed = change(read_rows(table, task, table.schema()))
     if changed is None:
         return None
     rows, count = changed
-    kind = pyarrow_to_schema(rows.schema, name_mapping=schema.name_mapping)
-    place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, schema)
-    write = WriteTask(uuid.uuid4(), 0, kind, rows.to_batches(), partition_key=place)  # type: ignore[arg-type]
-    (written,) = write_file(table.io, table.metadata, iter([write]))
-    written.spec_id = table.spec().spec_id
-    return _New(written, count)
+    place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, table.schema())
+    return _New(write_rows(table, rows, place), count)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Snapshots on top of main's head: small appends on a writer's branch, and files that were refused there before."""
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.io.pyarrow import _determine_partitions
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
@@ -14,6 +13,7 @@ from catalog.attempts import patiently
 from catalog.commits import WRITTEN_FORMAT, Append, append_onto_main, commit, is_published, move, note, still
 from catalog.connection import Lake
 from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused, Unreachable
+from catalog.rows import write_rows
 from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
@@ -176,8 +176,7 @@ def written_files(table: Table, rows: Sequence[Mapping[str, object]]) -> list[Da
         # Arrow would drop them without a word.
         raise Refused(f"the table has no column {', '.join(unknown)}")
     frame: Any = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    files = list(_dataframe_to_data_files(table.metadata, frame, table.io, write_uuid=uuid.uuid4()))
-    for file in files:
-        # pyiceberg knows it only of files that were read from a manifest.
-        file.spec_id = table.spec().spec_id
-    return files
+    if table.spec().is_unpartitioned():
+        return [write_rows(table, frame, None)]
+    parts = _determine_partitions(table.spec(), table.schema(), frame)
+    return [write_rows(table, part.arrow_table_partition, part.partition_key) for part in parts]

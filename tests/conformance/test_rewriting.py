@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from catalog import (
@@ -55,6 +56,83 @@ def noted(lake: Lake, name: str) -> list[list[str]]:
 
 def marked(state: TableState) -> Mapping[str, str]:
     return {"mark": next(each.summary["mark"] for each in state.ancestors() if "mark" in each.summary)}
+
+
+NESTED = (
+    *COLUMNS,
+    Column("l", "list<struct<a: long>>"),
+    Column("m", "map<string, struct<a: long>>"),
+    Column("st", "struct<l: list<struct<a: long>>, m: map<string, struct<a: long>>>"),
+    Column("ll", "list<list<struct<a: long>>>"),
+    Column("ml", "map<string, list<struct<a: long>>>"),
+)
+NULLS_AND_OTHERS: list[dict[str, object]] = [
+    {"id": 1, "note": "x"},
+    {"id": 2, "l": [], "m": {}, "st": {}, "ll": [], "ml": {}},
+    {
+        "id": 3,
+        "l": [None, {"a": None}],
+        "m": {"k": None},
+        "st": {"l": [], "m": {}},
+        "ll": [None, []],
+        "ml": {"k": None},
+    },
+    {
+        "id": 4,
+        "l": [{"a": 1}],
+        "m": {"k": {"a": 2}},
+        "st": {"l": [{"a": 3}], "m": {"k": {}}},
+        "ll": [[{"a": 4}, None]],
+        "ml": {"k": [{"a": 5}], "o": []},
+    },
+]
+
+
+def in_files(lake: Lake, name: str) -> list[dict[str, object]]:
+    """As it is in there, whatever pyiceberg makes of it."""
+    paths = [task.file.file_path for task in lake.table(name).scan().plan_files()]
+    tables = [pq.read_table(re.sub("^file:(//)?", "", path), partitioning=None) for path in paths]
+    return sorted((row for table in tables for row in table.to_pylist()), key=operator.itemgetter("id"))
+
+
+@pytest.mark.parametrize("partitions", [(), (Partition("site"),)])
+def test_what_is_null_stays_null(kind: Kind, lake: Lake, unmade: str, partitions: tuple[Partition, ...]) -> None:
+    """In the columns, too, that are not changed; none of what may lie in one another becomes an empty one."""
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, NESTED, partitions))
+    append_onto(lake, unmade, NULLS_AND_OTHERS, lambda _: {"mark": "1"})
+    schema = lake.table(unmade).schema().as_arrow()
+    written = pa.Table.from_pylist(NULLS_AND_OTHERS, schema=schema).to_pylist()
+    assert in_files(lake, unmade) == written
+    rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert in_files(lake, unmade) == [{**written[0], "note": "X"}, *written[1:]]
+
+
+def test_files_from_before_the_columns_changed_are_written_as_these_are_now(
+    kind: Kind, lake: Lake, unmade: str
+) -> None:
+    """By the ids of fields, at any depth: none is taken for another one of its name."""
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, NESTED))
+    row = {**NULLS_AND_OTHERS[3], "note": "x"}
+    append_onto(lake, unmade, [row], lambda _: {"mark": "1"})
+    with lake.table(unmade).update_schema() as update:
+        for within in ("l.element", "ll.element.element", "ml.value.element", "m.value"):
+            update.rename_column(f"{within}.a", "b c")
+    add_columns(lake, unmade, [(within, Column("a", "long")) for within in ("l.element", "ll.element.element")])
+    rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert in_files(lake, unmade) == [
+        {
+            **row,
+            "site": None,
+            "note": "X",
+            "l": [{"b_x20c": 1, "a": None}],
+            "m": [("k", {"b_x20c": 2})],
+            "st": {"l": [{"a": 3}], "m": [("k", {"a": None})]},
+            "ll": [[{"b_x20c": 4, "a": None}, None]],
+            "ml": [("k", [{"b_x20c": 5}]), ("o", [])],
+        }
+    ]
 
 
 def rows_of(lake: Lake, name: str) -> dict[int, tuple[str, str | None]]:
