@@ -27,12 +27,12 @@ from catalog.typenames import parse_type
 
 _MAIN = "main"
 
-Change = Callable[[pa.Table], tuple[pa.Table, int] | None]
+RowChange = Callable[[pa.Table], tuple[pa.Table, int] | None]
 """Given all live rows of a file, the same rows in the same columns, and how many of them are other ones now; None where
 nothing has to be changed."""
 
 
-def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Decide) -> tuple[TableState, int]:
+def rewrite_rows(lake: Lake, name: str, column: str, change: RowChange, decide: Decide) -> tuple[TableState, int]:
     """Change rows in those files that hold any value in the column, and count them; a file at a time is in memory.
 
     `decide` is asked before each attempt for the summary of the commit; what it raises is the end. The commit is sent
@@ -96,7 +96,7 @@ class _New:
 
 
 def _exchanged(
-    table: Table, column: str, change: Change, done: dict[tuple[object, ...], _New | None]
+    table: Table, column: str, change: RowChange, done: dict[tuple[object, ...], _New | None]
 ) -> list[tuple[DataFile, _New]]:
     found = []
     for task in _tasks(table):
@@ -124,7 +124,7 @@ def _holds(table: Table, task: FileScanTask, column: str) -> bool:
     return bool(found.null_count < len(found))
 
 
-def _written(table: Table, task: FileScanTask, change: Change) -> _New | None:
+def _written(table: Table, task: FileScanTask, change: RowChange) -> _New | None:
     if task.file.spec_id != table.spec().spec_id:
         raise Refused(
             f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"

@@ -73,16 +73,7 @@ def append_rows(
     lake: Lake, name: str, branch: str, rows: Sequence[Mapping[str, object]], summary: Mapping[str, str]
 ) -> Staged:
     """Write a few rows to the branch, on top of main's head; what it held unpublished is left behind."""
-    if not rows:
-        raise ValueError("an append without rows would still make a snapshot")
-    written: list[DataFile] = []
-
-    def files(table: Table) -> Sequence[DataFile]:
-        if not written:
-            written.extend(written_files(table, rows))
-        return written
-
-    return _stage(lake, name, branch, files, summary)
+    return _stage(lake, name, branch, written_once(rows), summary)
 
 
 def _stage(
@@ -165,6 +156,20 @@ def fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
     spec_id = table.spec().spec_id
     if any(file.spec_id != spec_id for file in files):
         raise FilesUnfit("the table is now partitioned in another way than the files are")
+    return files
+
+
+def written_once(rows: Sequence[Mapping[str, object]]) -> Callable[[Table], Sequence[DataFile]]:
+    """Give what writes the rows, however often it is asked: the next attempt has the files of the refused one."""
+    if not rows:
+        raise ValueError("an append without rows would still make a snapshot")
+    written: list[DataFile] = []
+
+    def files(table: Table) -> Sequence[DataFile]:
+        if not written:
+            written.extend(written_files(table, rows))
+        return written
+
     return files
 
 
