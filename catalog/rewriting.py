@@ -4,7 +4,7 @@ Like any maintenance this may be done while others write: the commit requires th
 where it is not, what has been written serves again for every file that is still there as it was.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -40,15 +40,17 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: RowChange, decide: 
     """
     what = f"changing rows of table {name}"
     done: dict[tuple[object, ...], _New | None] = {}
-    ours: dict[int, int] = {}  # snapshot: rows that it changes
+    ours: dict[int, list[_New]] = {}  # snapshot: the files that it brings
     for last in patiently(TRIES):
         table = lake.table(name)
         check_writable(table)
         state = state_of(table)
-        if heard := [ours[snapshot.id] for snapshot in state.ancestors() if snapshot.id in ours]:
-            return state, heard[0]
         with lake.calling(what):
-            exchanged = _exchanged(table, column, change, done)
+            tasks = _tasks(table)
+        if (heard := _heard(ours, state, tasks)) is not None:
+            return state, _rows(heard)
+        with lake.calling(what):
+            exchanged = _exchanged(table, tasks, column, change, done)
         if not exchanged:
             return state, 0
         summary = decide(state)
@@ -59,9 +61,9 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: RowChange, decide: 
                 producer.append_data_file(new.file)
             updates, requirements = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats
         # Of the files that this commit exchanges: what was written for a refused one may not be among them.
-        rows = ours[producer.snapshot_id] = sum(new.rows for _, new in exchanged)
+        files = ours[producer.snapshot_id] = [new for _, new in exchanged]
         try:
-            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates), rows
+            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates), _rows(files)
         except (Conflict, OutcomeUnknown):
             # The next look tells, also whether ours was heard without an answer.
             if last:
@@ -95,11 +97,32 @@ class _New:
     rows: int
 
 
+def _heard(ours: dict[int, list[_New]], state: TableState, tasks: Iterable[FileScanTask]) -> list[_New] | None:
+    """What the attempt brought that took effect; its files tell, too, where others have expired its snapshot."""
+    history, live = {each.id for each in state.ancestors()}, {task.file.file_path for task in tasks}
+    return next(
+        (
+            files
+            for snapshot, files in reversed(ours.items())
+            if snapshot in history or live.issuperset(new.file.file_path for new in files)
+        ),
+        None,
+    )
+
+
+def _rows(files: Iterable[_New]) -> int:
+    return sum(new.rows for new in files)
+
+
 def _exchanged(
-    table: Table, column: str, change: RowChange, done: dict[tuple[object, ...], _New | None]
+    table: Table,
+    tasks: Iterable[FileScanTask],
+    column: str,
+    change: RowChange,
+    done: dict[tuple[object, ...], _New | None],
 ) -> list[tuple[DataFile, _New]]:
     found = []
-    for task in _tasks(table):
+    for task in tasks:
         old = task.file
         deletes = frozenset(each.file_path for each in task.delete_files)
         key = (old.file_path, deletes, table.metadata.current_schema_id, table.spec().spec_id)

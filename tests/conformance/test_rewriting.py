@@ -12,6 +12,7 @@ import pytest
 from catalog import (
     Column,
     Lake,
+    OutcomeUnknown,
     Partition,
     Refused,
     TableSpec,
@@ -212,6 +213,24 @@ def test_what_others_do_meanwhile_stays_done(
     assert rows_of(lake, unmade) == {1: ("a", "X"), 3: ("a", None), 4: ("b", None), 5: ("c", "Y")}
     assert len(meant) > 1
     assert next(iter(load(lake, unmade).ancestors())).summary["mark"] == "2"
+
+
+def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unanswered(
+    lake: Lake, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(lake, unmade)
+
+    def lost(*words: object) -> TableState:
+        commit(*words)  # type: ignore[arg-type]
+        with kind.opened() as other:
+            head = append_onto(other, unmade, [{"id": 5, "site": "c"}], lambda _: {"mark": "2"})
+            older = [each for each in head.snapshots if each != head.main]
+            other.table(unmade).maintenance.expire_snapshots().by_ids(older).commit()
+        raise OutcomeUnknown("nobody answers")
+
+    monkeypatch.setattr("catalog.rewriting.commit", lost)
+    _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert changed == 1
 
 
 def test_whoever_decides_may_say_no(lake: Lake, unmade: str) -> None:
