@@ -52,13 +52,13 @@ def read_rows(table: Table, task: FileScanTask, columns: Schema) -> pa.Table:
         )
         wanted = {field.field_id for field in columns.fields}
         rows = fragment.to_table(columns=[field.name for field in there.fields if field.field_id in wanted])
-    if deletes := _read_all_delete_files(table.io, [task]).get(path):
-        rows = rows.take(_combine_positional_deletes(deletes, 0, len(rows)))
     missing = _get_column_projection_values(
         task.file, columns, table.schema(), table.specs().get(task.file.spec_id), there.field_ids
     )
     way = _Way(there, coarse, projected_missing_fields=missing, allow_timestamp_tz_mismatch=True)
-    return _along(way, rows, columns)
+    rows = _along(way, rows, columns)
+    deletes = _read_all_delete_files(table.io, [task]).get(path)
+    return rows.take(_combine_positional_deletes(deletes, 0, len(rows))) if deletes else rows
 
 
 def write_rows(table: Table, rows: pa.Table, place: Place | None) -> DataFile:
@@ -91,8 +91,8 @@ class _Way(ArrowProjectionVisitor):
     """From the columns that are there to those that are wanted."""
 
     def list(self, list_type: ListType, list_array: pa.Array | None, value_array: pa.Array | None) -> pa.Array | None:
-        if list_array is None or value_array is None:
-            return None
+        if value_array is None or not isinstance(list_array, pa.ListArray | pa.LargeListArray):
+            return super().list(list_type, list_array, value_array)
         elements = self._cast_if_needed(list_type.element_field, value_array)
         kind = pa.large_list(self._construct_field(list_type.element_field, elements.type))
         return pa.LargeListArray.from_arrays(_offsets(list_array), elements, kind)

@@ -4,10 +4,13 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
 
 from catalog import (
     Column,
@@ -26,6 +29,7 @@ from catalog import (
     rows_with,
 )
 from catalog.commits import commit
+from tests.conformance.test_tables import DeletesWriter
 from tests.services.catalogs import Can, Kind
 
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
@@ -231,6 +235,40 @@ def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unansw
     monkeypatch.setattr("catalog.rewriting.commit", lost)
     _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
     assert changed == 1
+
+
+def test_rows_that_were_deleted_beside_their_file_do_not_come_back(kind: Kind, lake: Lake, unmade: str) -> None:
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, COLUMNS))
+    append_onto(lake, unmade, [{"id": each, "note": "x"} for each in (1, 2, 3)], lambda _: {"mark": "1"})
+    delete_by_position(lake, unmade, 1)
+    _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert changed == 2
+    assert [(row["id"], row["note"]) for row in in_files(lake, unmade)] == [(1, "X"), (3, "X")]
+
+
+def delete_by_position(lake: Lake, name: str, position: int) -> None:
+    """What pyiceberg can't write: a file that says, this row of the table's only file is deleted."""
+    table = lake.table(name)
+    (task,) = table.scan().plan_files()
+    file = f"{re.sub('^file:(//)?', '', table.location())}/data/position.parquet"
+    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([position], pa.int64())}), file)
+    deletes = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{file}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=Path(file).stat().st_size,
+    )
+    deletes.spec_id = table.spec().spec_id
+    with table.transaction() as transaction:
+        producer: Any = transaction.update_snapshot().fast_append()
+        producer.new_manifest_writer = lambda spec: DeletesWriter(
+            spec, table.schema(), producer.new_manifest_output(), producer.snapshot_id, "deflate"
+        )
+        producer.append_data_file(deletes)
+        producer.commit()
 
 
 def test_whoever_decides_may_say_no(lake: Lake, unmade: str) -> None:
