@@ -10,7 +10,7 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
-from catalog.changes import Add, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Change, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
@@ -42,11 +42,11 @@ from catalog.main_only import Decide, append_onto, fence, restage_onto
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.planning import Plan, evolved, plan
 from catalog.probing import probe_table, write_and_read
-from catalog.publication import align_branch, drop_branches, head, open_branch, publish
+from catalog.publication import drop_branches, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
-from catalog.rewriting import Change, arrow_type, rewrite_rows, rows_with
+from catalog.rewriting import RowChange, arrow_type, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
 from catalog.typenames import bare, canonical, fields_of
@@ -88,6 +88,7 @@ __all__ = [
     "Refused",
     "Relax",
     "Repartition",
+    "RowChange",
     "Rule",
     "Snapshot",
     "Sort",
@@ -100,7 +101,6 @@ __all__ = [
     "Verdict",
     "Widen",
     "add_columns",
-    "align_branch",
     "append_onto",
     "append_rows",
     "apply",
@@ -115,7 +115,6 @@ __all__ = [
     "fence",
     "fields_of",
     "has_namespace",
-    "head",
     "inspect",
     "live_files",
     "load",

@@ -26,7 +26,7 @@ class LiveFile:
     """A file that a snapshot refers to."""
 
     path: str
-    partition: Mapping[str, str]  # by the partition field's name, as a directory would have it
+    partition: Mapping[str, str | None]  # by the partition field's name, as a directory would have it, or none
     rows: int
     bytes: int
     format: str
@@ -76,8 +76,9 @@ def _is_alive(manifest: ManifestFile) -> bool:
 def _file(file: DataFile, spec: PartitionSpec, schema: Schema) -> LiveFile:
     types = spec.partition_type(schema).fields
     partition = {
-        field.name: field.transform.to_human_string(kind.field_type, file.partition[position])
+        field.name: None if value is None else field.transform.to_human_string(kind.field_type, value)
         for position, (field, kind) in enumerate(zip(spec.fields, types, strict=True))
+        for value in [file.partition[position]]
     }
     return LiveFile(
         file.file_path,

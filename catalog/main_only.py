@@ -17,7 +17,7 @@ from catalog.commits import commit, move, properties, still
 from catalog.connection import Lake
 from catalog.errors import Conflict, FilesUnfit, OutcomeUnknown
 from catalog.specs import TableState
-from catalog.staging import TRIES, added_files, built, check_fit, written_files
+from catalog.staging import TRIES, added_files, built, check_fit, written_once
 from catalog.states import state_of
 
 _MAIN = "main"
@@ -33,16 +33,7 @@ def fence(lake: Lake, name: str, decide: Decide, given: Mapping[str, str]) -> Ta
 
 def append_onto(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], decide: Decide) -> TableState:
     """Write a few rows; written once, however often the commit is refused."""
-    if not rows:
-        raise ValueError("an append without rows would still make a snapshot")
-    written: list[DataFile] = []
-
-    def files(table: Table) -> Sequence[DataFile]:
-        if not written:
-            written.extend(written_files(table, rows))
-        return written
-
-    return _Onto(lake, name, f"appending to table {name}", decide).commit(files)
+    return _Onto(lake, name, f"appending to table {name}", decide).commit(written_once(rows))
 
 
 def restage_onto(lake: Lake, name: str, staged: int, decide: Decide) -> TableState:

@@ -26,11 +26,6 @@ from catalog.states import state_of
 _MAIN = "main"
 
 
-def head(lake: Lake, name: str, ref: str = _MAIN) -> int | None:
-    """Give the snapshot that the ref points to; None where there is no such ref."""
-    return lake.state(name).refs.get(ref)
-
-
 def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
     """Make the branch at main's head and drop the others with the same commit; Conflict where it exists.
 
@@ -90,29 +85,6 @@ def drop_branches(lake: Lake, name: str, branches: Sequence[str]) -> TableState:
             return state
         try:
             return commit(lake, table, "dropping branches", (), (*found, *forget(state, branches)))
-        except (Conflict, OutcomeUnknown):
-            if last:
-                raise
-    raise AssertionError
-
-
-def align_branch(lake: Lake, name: str, branch: str) -> TableState:
-    """Set the branch to main's head before the next landing; what it held unpublished is left behind.
-
-    Needed once somebody else has committed: a snapshot built on an older head can not be published.
-    """
-    _not_main(branch)
-    for last in patiently():
-        table = lake.table(name)
-        state = state_of(table)
-        if branch not in state.refs:
-            raise BranchGone(f"aligning branch {branch} of table {name}: it is not there any more")
-        at = state.refs[branch]
-        if state.main is None or at == state.main:
-            return state
-        try:
-            requirements = (still(branch, at), still(_MAIN, state.main))
-            return commit(lake, table, f"aligning branch {branch}", requirements, (move(branch, state.main),))
         except (Conflict, OutcomeUnknown):
             if last:
                 raise

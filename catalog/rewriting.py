@@ -4,16 +4,14 @@ Like any maintenance this may be done while others write: the commit requires th
 where it is not, what has been written serves again for every file that is still there as it was.
 """
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema, schema_to_pyarrow, write_file
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table, WriteTask
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
 from catalog.attempts import patiently
@@ -21,6 +19,7 @@ from catalog.commits import check_writable, commit, still
 from catalog.connection import Lake
 from catalog.errors import Conflict, OutcomeUnknown, Refused
 from catalog.main_only import Decide
+from catalog.rows import read_rows, write_rows
 from catalog.specs import TableState
 from catalog.staging import TRIES
 from catalog.states import state_of
@@ -28,12 +27,12 @@ from catalog.typenames import parse_type
 
 _MAIN = "main"
 
-Change = Callable[[pa.Table], tuple[pa.Table, int] | None]
+RowChange = Callable[[pa.Table], tuple[pa.Table, int] | None]
 """Given all live rows of a file, the same rows in the same columns, and how many of them are other ones now; None where
 nothing has to be changed."""
 
 
-def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Decide) -> tuple[TableState, int]:
+def rewrite_rows(lake: Lake, name: str, column: str, change: RowChange, decide: Decide) -> tuple[TableState, int]:
     """Change rows in those files that hold any value in the column, and count them; a file at a time is in memory.
 
     `decide` is asked before each attempt for the summary of the commit; what it raises is the end. The commit is sent
@@ -41,15 +40,17 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Dec
     """
     what = f"changing rows of table {name}"
     done: dict[tuple[object, ...], _New | None] = {}
-    ours: dict[int, int] = {}  # snapshot: rows that it changes
+    ours: dict[int, list[_New]] = {}  # snapshot: the files that it brings
     for last in patiently(TRIES):
         table = lake.table(name)
         check_writable(table)
         state = state_of(table)
-        if heard := [ours[snapshot.id] for snapshot in state.ancestors() if snapshot.id in ours]:
-            return state, heard[0]
         with lake.calling(what):
-            exchanged = _exchanged(table, column, change, done)
+            tasks = _tasks(table)
+        if (heard := _heard(ours, state, tasks)) is not None:
+            return state, _rows(heard)
+        with lake.calling(what):
+            exchanged = _exchanged(table, tasks, column, change, done)
         if not exchanged:
             return state, 0
         summary = decide(state)
@@ -60,9 +61,9 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Dec
                 producer.append_data_file(new.file)
             updates, requirements = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats
         # Of the files that this commit exchanges: what was written for a refused one may not be among them.
-        rows = ours[producer.snapshot_id] = sum(new.rows for _, new in exchanged)
+        files = ours[producer.snapshot_id] = [new for _, new in exchanged]
         try:
-            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates), rows
+            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates), _rows(files)
         except (Conflict, OutcomeUnknown):
             # The next look tells, also whether ours was heard without an answer.
             if last:
@@ -84,7 +85,7 @@ def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> It
         with lake.calling(what):
             if not _holds(table, task, holding):
                 continue
-            found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
+            found = read_rows(table, task, schema)
         yield found.filter(found[holding].is_valid())
 
 
@@ -96,11 +97,32 @@ class _New:
     rows: int
 
 
+def _heard(ours: dict[int, list[_New]], state: TableState, tasks: Iterable[FileScanTask]) -> list[_New] | None:
+    """What the attempt brought that took effect; its files tell, too, where others have expired its snapshot."""
+    history, live = {each.id for each in state.ancestors()}, {task.file.file_path for task in tasks}
+    return next(
+        (
+            files
+            for snapshot, files in reversed(ours.items())
+            if snapshot in history or live.issuperset(new.file.file_path for new in files)
+        ),
+        None,
+    )
+
+
+def _rows(files: Iterable[_New]) -> int:
+    return sum(new.rows for new in files)
+
+
 def _exchanged(
-    table: Table, column: str, change: Change, done: dict[tuple[object, ...], _New | None]
+    table: Table,
+    tasks: Iterable[FileScanTask],
+    column: str,
+    change: RowChange,
+    done: dict[tuple[object, ...], _New | None],
 ) -> list[tuple[DataFile, _New]]:
     found = []
-    for task in _tasks(table):
+    for task in tasks:
         old = task.file
         deletes = frozenset(each.file_path for each in task.delete_files)
         key = (old.file_path, deletes, table.metadata.current_schema_id, table.spec().spec_id)
@@ -121,27 +143,21 @@ def _holds(table: Table, task: FileScanTask, column: str) -> bool:
     if nulls is not None:
         return bool(nulls < task.file.record_count)
     # Of a table with more than a hundred columns Iceberg's writers count those in front only.
-    schema = table.schema().select(column)
-    found = ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])[column]
+    found = read_rows(table, task, table.schema().select(column))[column]
     return bool(found.null_count < len(found))
 
 
-def _written(table: Table, task: FileScanTask, change: Change) -> _New | None:
-    schema = table.schema()
+def _written(table: Table, task: FileScanTask, change: RowChange) -> _New | None:
     if task.file.spec_id != table.spec().spec_id:
         raise Refused(
             f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"
         )
-    changed = change(ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task]))
+    changed = change(read_rows(table, task, table.schema()))
     if changed is None:
         return None
     rows, count = changed
-    kind = pyarrow_to_schema(rows.schema, name_mapping=schema.name_mapping)
-    place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, schema)
-    write = WriteTask(uuid.uuid4(), 0, kind, rows.to_batches(), partition_key=place)  # type: ignore[arg-type]
-    (written,) = write_file(table.io, table.metadata, iter([write]))
-    written.spec_id = table.spec().spec_id
-    return _New(written, count)
+    place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, table.schema())
+    return _New(write_rows(table, rows, place), count)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Snapshots on top of main's head: small appends on a writer's branch, and files that were refused there before."""
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.io.pyarrow import _determine_partitions
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
@@ -14,6 +13,7 @@ from catalog.attempts import patiently
 from catalog.commits import WRITTEN_FORMAT, Append, append_onto_main, commit, is_published, move, note, still
 from catalog.connection import Lake
 from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused, Unreachable
+from catalog.rows import write_rows
 from catalog.specs import Staged, TableState
 from catalog.states import state_of
 
@@ -73,16 +73,7 @@ def append_rows(
     lake: Lake, name: str, branch: str, rows: Sequence[Mapping[str, object]], summary: Mapping[str, str]
 ) -> Staged:
     """Write a few rows to the branch, on top of main's head; what it held unpublished is left behind."""
-    if not rows:
-        raise ValueError("an append without rows would still make a snapshot")
-    written: list[DataFile] = []
-
-    def files(table: Table) -> Sequence[DataFile]:
-        if not written:
-            written.extend(written_files(table, rows))
-        return written
-
-    return _stage(lake, name, branch, files, summary)
+    return _stage(lake, name, branch, written_once(rows), summary)
 
 
 def _stage(
@@ -168,6 +159,20 @@ def fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
     return files
 
 
+def written_once(rows: Sequence[Mapping[str, object]]) -> Callable[[Table], Sequence[DataFile]]:
+    """Give what writes the rows, however often it is asked: the next attempt has the files of the refused one."""
+    if not rows:
+        raise ValueError("an append without rows would still make a snapshot")
+    written: list[DataFile] = []
+
+    def files(table: Table) -> Sequence[DataFile]:
+        if not written:
+            written.extend(written_files(table, rows))
+        return written
+
+    return files
+
+
 def written_files(table: Table, rows: Sequence[Mapping[str, object]]) -> list[DataFile]:
     """Write the rows; no snapshot has them yet."""
     schema = table.schema().as_arrow()
@@ -176,8 +181,7 @@ def written_files(table: Table, rows: Sequence[Mapping[str, object]]) -> list[Da
         # Arrow would drop them without a word.
         raise Refused(f"the table has no column {', '.join(unknown)}")
     frame: Any = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    files = list(_dataframe_to_data_files(table.metadata, frame, table.io, write_uuid=uuid.uuid4()))
-    for file in files:
-        # pyiceberg knows it only of files that were read from a manifest.
-        file.spec_id = table.spec().spec_id
-    return files
+    if table.spec().is_unpartitioned():
+        return [write_rows(table, frame, None)]
+    parts = _determine_partitions(table.spec(), table.schema(), frame)
+    return [write_rows(table, part.arrow_table_partition, part.partition_key) for part in parts]

@@ -2,9 +2,11 @@
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import reduce
+from math import isfinite
 from struct import pack, unpack
 from typing import Any
 
@@ -12,13 +14,40 @@ import pyarrow as pa
 
 from lakehouse_ingest.columns import are_names
 
-_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+class _Written(Decimal):
+    """With the text that it was written as: a column of text has it so."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_DECODER = json.JSONDecoder(parse_float=_Written)
 _BETWEEN = " \t\r\n,:"
+# What `shaping` reads as a time, but with no digit that a column does not keep.
+_TIME = re.compile(
+    r"(?P<local>\d{4}-\d{2}-\d{2}([T ]([01]\d|2[0-3]):\d{2}(?P<seconds>:\d{2}([.,]\d{1,6}0{0,3})?)?)?)"
+    r"(?(seconds)(\s?(?P<zone>Z|[+-]((0\d|1[0-7])(:?[0-5]\d)?|18(:?00)?)))?)",
+    re.ASCII,
+)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def parts_of(text: str) -> dict[str, str]:
-    """The fields of a JSON object, each value as it is written: nothing of it goes through a float."""
-    found = {}
+    """The fields of a JSON object, each value as it is written: nothing of it goes through a float.
+
+    None of another text: it is of others, who write to the column too.
+    """
+    try:
+        is_object = isinstance(value_of(text), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    found: dict[str, str] = {}
+    if not is_object:
+        return found
     at = _beyond(text, text.index("{") + 1)
     while text[at] != "}":
         key, at = _DECODER.raw_decode(text, at)
@@ -136,39 +165,48 @@ def _whole(value: Any, kind: Any) -> int | None:
 
 
 def _fraction(value: Any, kind: Any) -> float | None:
-    is_double = kind.bit_width == 64  # noqa: PLR2004
-    if not _is_number(value) or abs(value) >= (_LARGEST if is_double else _LARGEST_FLOAT):
+    if not _is_number(value):
         return None
-    found = float(value)
-    (held,) = (found,) if is_double else unpack("f", pack("f", found))
+    try:
+        found = float(value)
+        (held,) = (found,) if kind.bit_width == 64 else unpack("f", pack("f", found))  # noqa: PLR2004
+    except OverflowError:
+        return None
     # Of a fraction the nearest number is what everybody means; a whole number may be somebody's id.
-    return found if isinstance(value, Decimal) or held == value else None
+    return found if isfinite(held) and (isinstance(value, Decimal) or held == value) else None
 
 
 def _decimal(value: Any, kind: Any) -> Decimal | None:
     if not _is_number(value):
         return None
     try:
-        found = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale))
+        found = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=kind.precision))
     except InvalidOperation:
         return None
-    return found if found == value and len(found.as_tuple().digits) <= kind.precision else None
+    return found if found == value else None
 
 
 def _time(value: Any, kind: Any) -> dt.datetime | None:
-    at = dt.datetime.fromisoformat(value) if isinstance(value, str) else None
-    return at.replace(tzinfo=dt.UTC) if at and kind.tz and not at.tzinfo else at
+    told = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if told is None or (told["zone"] and not kind.tz):
+        return None
+    at = dt.datetime.fromisoformat(told["local"] + (told["zone"] or ""))
+    if not kind.tz:
+        return at
+    try:
+        return (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+    except OverflowError:  # beyond the years that readers can take
+        return None
 
 
 def _date(value: Any, _: Any) -> dt.date | None:
-    return dt.date.fromisoformat(value) if isinstance(value, str) else None
+    return dt.date.fromisoformat(value) if isinstance(value, str) and _DATE.fullmatch(value) else None
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
-_LARGEST, _LARGEST_FLOAT = 10**308, 3.4028234663852886e38
 _TAKES: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
     (pa.types.is_string, _text),
     (pa.types.is_large_string, _text),
@@ -204,7 +242,7 @@ def _kind(value: Any) -> Any:  # noqa: PLR0911 - one for each
             return "boolean"
         case int() if -(1 << 63) <= value < 1 << 63:
             return "long" if float(value) == value else "large"
-        case Decimal() if abs(value) < _LARGEST:
+        case Decimal() if isfinite(float(value)):
             return "double"
         case str():
             return "string"

@@ -109,7 +109,7 @@ class Lake:
         with explained():
             yield from catalog.rows_with(self._lake, table, columns, holding)
 
-    def change_rows(self, table: str, holding: str, change: catalog.Change, why: str) -> int:
+    def change_rows(self, table: str, holding: str, change: catalog.RowChange, why: str) -> int:
         """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
 
         def decide(state: TableState) -> Mapping[str, str]:

@@ -32,7 +32,6 @@ from catalog import (
     TableState,
     Unreachable,
     add_columns,
-    align_branch,
     append_onto,
     append_rows,
     connect,
@@ -40,7 +39,6 @@ from catalog import (
     drop_branches,
     ensure_namespace,
     fence,
-    head,
     load,
     open_branch,
     publish,
@@ -203,7 +201,7 @@ def test_on_an_empty_table_main_stays_unset_until_the_first_publication(kind: Ki
     assert "ours" in opened.refs
     staged = stage(lake, name, 1, 2)
     assert staged.parent is None
-    assert head(lake, name) is None
+    assert load(lake, name).main is None
     published = publish(lake, name, "ours", staged.snapshot, None)
     assert published.main == staged.snapshot
     assert ids_in(lake, name) == [1, 2]
@@ -232,7 +230,7 @@ def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_publi
     open_branch(lake, name, "ours")
     table = lake.pyiceberg.load_table(name)
     table.append(pa.table({"id": pa.array([5], pa.int64()), "site": ["north"]}), branch="ours")
-    staged = head(lake, name, "ours")
+    staged = load(lake, name).refs["ours"]
     assert staged
     published = publish(lake, name, "ours", staged, None)
     assert next(published.ancestors()).id == staged
@@ -273,7 +271,7 @@ def test_a_parent_that_the_snapshot_was_not_built_upon_never_moves_main(lake: La
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     with pytest.raises(Conflict, match="staged again"):
-        publish(lake, filled, "ours", staged.snapshot, head(lake, filled))
+        publish(lake, filled, "ours", staged.snapshot, load(lake, filled).main)
     assert ids_in(lake, filled) == [1, 100]
 
 
@@ -312,7 +310,7 @@ def test_manifests_become_one_where_the_table_asks_for_it(lake: Lake, filled: st
 def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
     refused = stage(lake, filled, 2, 3)
     foreign_commit(lake, filled, 100)
-    before = head(lake, filled)
+    before = load(lake, filled).main
     state = publish_again(lake, filled, "ours", refused.snapshot, lambda _: {"test.ids": "2,3"})
     assert ids_in(lake, filled) == [1, 2, 3, 100]
     newest = next(state.ancestors())
@@ -406,7 +404,7 @@ def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(
     """Main does not show any more that it held it."""
     kind.needs(Can.CUTS)
     table = lake.pyiceberg.load_table(filled)
-    table.manage_snapshots().create_tag(head(lake, filled) or 0, "kept").commit()
+    table.manage_snapshots().create_tag(load(lake, filled).main or 0, "kept").commit()
     staged = stage(lake, filled, 2)
     for _ in range(2):
         compact(lake, filled)
@@ -447,8 +445,6 @@ def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled
         publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
     with pytest.raises(BranchGone):
         stage(lake, filled, 3)
-    with pytest.raises(BranchGone):
-        align_branch(lake, filled, "ours")
     assert ids_in(lake, filled) == [1]
 
 
@@ -529,15 +525,6 @@ def test_staging_with_a_lost_answer_stages_once(lake: Lake, filled: str) -> None
         staged = stage(lake, filled, 2)
     publish(lake, filled, "ours", staged.snapshot, staged.parent)
     assert ids_in(lake, filled) == [1, 2]
-
-
-def test_an_aligned_branch_lets_the_next_landing_through(lake: Lake, filled: str) -> None:
-    stage(lake, filled, 50)
-    foreign_commit(lake, filled, 100)
-    state = align_branch(lake, filled, "ours")
-    assert state.refs["ours"] == state.main
-    land(lake, filled, 2)
-    assert ids_in(lake, filled) == [1, 2, 100]
 
 
 def test_parallel_tables_are_published_side_by_side(kind: Kind, lake: Lake) -> None:
@@ -667,7 +654,7 @@ def stage_unseen(lake: Lake, name: str, *ids: int) -> Staged:
     rows = [{"id": number, "site": "north"} for number in ids]
     append = append_onto_main(table, written_files(table, rows), {"test.ids": ",".join(map(str, ids))})
     commit(lake, table, "staging", (), append.updates)
-    return Staged(append.snapshot, head(lake, name))
+    return Staged(append.snapshot, load(lake, name).main)
 
 
 def anyhow(_: TableState) -> dict[str, str]:
@@ -840,7 +827,7 @@ def test_where_the_history_that_could_tell_is_gone_the_outcome_stays_unknown(
 
     def lost_and_expired(_: Send) -> requests.Response:
         foreign_commit(others, plain, 100)
-        older = [each for each in load(others, plain).snapshots if each != head(others, plain)]
+        older = [each for each in load(others, plain).snapshots if each != load(others, plain).main]
         others.pyiceberg.load_table(plain).maintenance.expire_snapshots().by_ids(older).commit()
         raise requests.ConnectionError("Connection aborted.")
 

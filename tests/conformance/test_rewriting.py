@@ -4,13 +4,18 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
 
 from catalog import (
     Column,
     Lake,
+    OutcomeUnknown,
     Partition,
     Refused,
     TableSpec,
@@ -24,6 +29,7 @@ from catalog import (
     rows_with,
 )
 from catalog.commits import commit
+from tests.conformance.test_tables import DeletesWriter
 from tests.services.catalogs import Can, Kind
 
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
@@ -55,6 +61,83 @@ def noted(lake: Lake, name: str) -> list[list[str]]:
 
 def marked(state: TableState) -> Mapping[str, str]:
     return {"mark": next(each.summary["mark"] for each in state.ancestors() if "mark" in each.summary)}
+
+
+NESTED = (
+    *COLUMNS,
+    Column("l", "list<struct<a: long>>"),
+    Column("m", "map<string, struct<a: long>>"),
+    Column("st", "struct<l: list<struct<a: long>>, m: map<string, struct<a: long>>>"),
+    Column("ll", "list<list<struct<a: long>>>"),
+    Column("ml", "map<string, list<struct<a: long>>>"),
+)
+NULLS_AND_OTHERS: list[dict[str, object]] = [
+    {"id": 1, "note": "x"},
+    {"id": 2, "l": [], "m": {}, "st": {}, "ll": [], "ml": {}},
+    {
+        "id": 3,
+        "l": [None, {"a": None}],
+        "m": {"k": None},
+        "st": {"l": [], "m": {}},
+        "ll": [None, []],
+        "ml": {"k": None},
+    },
+    {
+        "id": 4,
+        "l": [{"a": 1}],
+        "m": {"k": {"a": 2}},
+        "st": {"l": [{"a": 3}], "m": {"k": {}}},
+        "ll": [[{"a": 4}, None]],
+        "ml": {"k": [{"a": 5}], "o": []},
+    },
+]
+
+
+def in_files(lake: Lake, name: str) -> list[dict[str, object]]:
+    """As it is in there, whatever pyiceberg makes of it."""
+    paths = [task.file.file_path for task in lake.table(name).scan().plan_files()]
+    tables = [pq.read_table(re.sub("^file:(//)?", "", path), partitioning=None) for path in paths]
+    return sorted((row for table in tables for row in table.to_pylist()), key=operator.itemgetter("id"))
+
+
+@pytest.mark.parametrize("partitions", [(), (Partition("site"),)])
+def test_what_is_null_stays_null(kind: Kind, lake: Lake, unmade: str, partitions: tuple[Partition, ...]) -> None:
+    """In the columns, too, that are not changed; none of what may lie in one another becomes an empty one."""
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, NESTED, partitions))
+    append_onto(lake, unmade, NULLS_AND_OTHERS, lambda _: {"mark": "1"})
+    schema = lake.table(unmade).schema().as_arrow()
+    written = pa.Table.from_pylist(NULLS_AND_OTHERS, schema=schema).to_pylist()
+    assert in_files(lake, unmade) == written
+    rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert in_files(lake, unmade) == [{**written[0], "note": "X"}, *written[1:]]
+
+
+def test_files_from_before_the_columns_changed_are_written_as_these_are_now(
+    kind: Kind, lake: Lake, unmade: str
+) -> None:
+    """By the ids of fields, at any depth: none is taken for another one of its name."""
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, NESTED))
+    row = {**NULLS_AND_OTHERS[3], "note": "x"}
+    append_onto(lake, unmade, [row], lambda _: {"mark": "1"})
+    with lake.table(unmade).update_schema() as update:
+        for within in ("l.element", "ll.element.element", "ml.value.element", "m.value"):
+            update.rename_column(f"{within}.a", "b c")
+    add_columns(lake, unmade, [(within, Column("a", "long")) for within in ("l.element", "ll.element.element")])
+    rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert in_files(lake, unmade) == [
+        {
+            **row,
+            "site": None,
+            "note": "X",
+            "l": [{"b_x20c": 1, "a": None}],
+            "m": [("k", {"b_x20c": 2})],
+            "st": {"l": [{"a": 3}], "m": [("k", {"a": None})]},
+            "ll": [[{"b_x20c": 4, "a": None}, None]],
+            "ml": [("k", [{"b_x20c": 5}]), ("o", [])],
+        }
+    ]
 
 
 def rows_of(lake: Lake, name: str) -> dict[int, tuple[str, str | None]]:
@@ -134,6 +217,58 @@ def test_what_others_do_meanwhile_stays_done(
     assert rows_of(lake, unmade) == {1: ("a", "X"), 3: ("a", None), 4: ("b", None), 5: ("c", "Y")}
     assert len(meant) > 1
     assert next(iter(load(lake, unmade).ancestors())).summary["mark"] == "2"
+
+
+def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unanswered(
+    lake: Lake, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(lake, unmade)
+
+    def lost(*words: object) -> TableState:
+        commit(*words)  # type: ignore[arg-type]
+        with kind.opened() as other:
+            head = append_onto(other, unmade, [{"id": 5, "site": "c"}], lambda _: {"mark": "2"})
+            older = [each for each in head.snapshots if each != head.main]
+            other.table(unmade).maintenance.expire_snapshots().by_ids(older).commit()
+        raise OutcomeUnknown("nobody answers")
+
+    monkeypatch.setattr("catalog.rewriting.commit", lost)
+    _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert changed == 1
+
+
+def test_rows_that_were_deleted_beside_their_file_do_not_come_back(kind: Kind, lake: Lake, unmade: str) -> None:
+    kind.needs(Can.LOCAL_FILES)
+    create_table(lake, TableSpec(unmade, COLUMNS))
+    append_onto(lake, unmade, [{"id": each, "note": "x"} for each in (1, 2, 3)], lambda _: {"mark": "1"})
+    delete_by_position(lake, unmade, 1)
+    _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
+    assert changed == 2
+    assert [(row["id"], row["note"]) for row in in_files(lake, unmade)] == [(1, "X"), (3, "X")]
+
+
+def delete_by_position(lake: Lake, name: str, position: int) -> None:
+    """What pyiceberg can't write: a file that says, this row of the table's only file is deleted."""
+    table = lake.table(name)
+    (task,) = table.scan().plan_files()
+    file = f"{re.sub('^file:(//)?', '', table.location())}/data/position.parquet"
+    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([position], pa.int64())}), file)
+    deletes = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=f"file://{file}",
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=Path(file).stat().st_size,
+    )
+    deletes.spec_id = table.spec().spec_id
+    with table.transaction() as transaction:
+        producer: Any = transaction.update_snapshot().fast_append()
+        producer.new_manifest_writer = lambda spec: DeletesWriter(
+            spec, table.schema(), producer.new_manifest_output(), producer.snapshot_id, "deflate"
+        )
+        producer.append_data_file(deletes)
+        producer.commit()
 
 
 def test_whoever_decides_may_say_no(lake: Lake, unmade: str) -> None:

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import hypothesis
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -16,12 +18,12 @@ from lakehouse_ingest.contracts import aside_of, has_beyond
 from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.formats import infer, json_object
 from lakehouse_ingest.planning import Planned, new_fields, plan_from_records, plan_that_stands, spec
-from lakehouse_ingest.promoting import holds
+from lakehouse_ingest.promoting import fitted, holds, parts_of, value_of
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan, shape
 from lakehouse_ingest.sorting import _decoded
-from lakehouse_ingest.tables import Relax, TableState, Widen
+from lakehouse_ingest.tables import Relax, TableState, Widen, arrow_type
 from lakehouse_ingest.widening import outgrown
 from tests.flows.conftest import FEW, Records
 
@@ -65,6 +67,48 @@ def texts(values: Sequence[Any]) -> list[str]:
 def rescued(row: Row) -> Any:
     assert row[FAULT] is None, row[FAULT]
     return None if row[RESCUED] is None else json.loads(row[RESCUED])
+
+
+# -- what comes back of it --------------------------------------------------------------------------------
+
+DAY, HOURS, SECONDS = "2024-05-06", "2024-05-06T07:08", "2024-05-06T07:08:09"
+FRACTIONS = (".5", ",25", ".123456", ".1234560", ".123456999", ".1234567890")
+ZONES = ("Z", "z", "UTC", "+02:00", "+0200", "+02", "+2", "-05:30", "-00:00", "+24:00", "+02:60", "+18:00", "+18:01")
+TIMES = [
+    *(f"{SECONDS}{each}" for each in ("", *FRACTIONS, *ZONES, " Z", "  Z", "\tZ", " +02", "\n", "Z\n", " ")),
+    *(f"{DAY}{each}" for each in ("", " ", "\n", "Z", "T07", "T24:00:00Z", "T07:08:60Z", "T07:60:00Z", "x07:08:09Z")),
+    *(HOURS, f"{HOURS}Z", f"{HOURS}+02:00", f"{HOURS} ", f" {DAY}", f"{DAY} 07:08:09", f"{DAY}t07:08:09Z", "20240506"),
+    *("2024-02-29", "2023-02-29", "2024-13-01", "2024-W19-1", "2024-5-6", "2024-05", "2024", "0000-01-01"),
+    *("0001-01-01", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00", "+12024-01-01", "٢٠٢٤-05-06", ""),
+    *("9999-12-31", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-05:00", "yesterday", "now", "epoch"),
+    *("1714979289", 1714979289, True),
+]
+NUMBERS = [
+    *(0, -1, 255, 256, 2**31, -(2**31), 2**53 + 1, 2**63, 2**64, 10**28, -(10**37), 10**38 - 1, 10**38),
+    *("1", True, [1]),
+]
+WORDS = "1.5 -0.0 1.50 1.555 999.99 999.995 1e2 1.0 0.1e1 1e30 1e38 1e308 1.7976931348623157e308 1e309 3.5e38 1e-400"
+KINDS = ("int", "long", "float", "double", "boolean", "decimal(5,2)", "decimal(38,0)", "decimal(38,10)", "string")
+ASKED = [(kind, json.dumps(each)) for kind in ("timestamptz", "date") for each in TIMES]
+ASKED += [(kind, text) for kind in KINDS for text in (*map(json.dumps, NUMBERS), *WORDS.split())]
+
+
+def test_what_promote_fills_is_what_would_have_landed(records: Records) -> None:
+    """Of each value that was set aside and that the column takes at all."""
+    columns = {kind: ColumnPlan(f"c{number}", f"c{number}", kind) for number, kind in enumerate(dict(ASKED))}
+    planned = Planned(TablePlan("t", (*columns.values(),), None, "iso", aside=aside_of(settings_of())))
+    frame = records([f'{{"{columns[kind].field}": {text}, "aside": {text}}}' for kind, text in ASKED])
+    rows = shape(_decoded(frame, json_object, planned), planned.plan).orderBy(f"{SOURCE}.offset")
+    landed = rows.select(FAULT, RESCUED, *(column.name for column in columns.values())).toArrow().to_pylist()
+    found = []
+    for (kind, text), row in zip(ASKED, landed, strict=True):
+        value = value_of(parts_of(row[RESCUED])["aside"]) if row[FAULT] is None else None
+        if str(value) == str(value_of(text)):  # numbers may be written in another way there: see the README's limits
+            with suppress(ValueError):
+                filled = pa.array([fitted(value, arrow_type(kind))], arrow_type(kind))[0].as_py()
+                found.append((kind, text, filled, row[columns[kind].name]))
+    assert [(kind, text, filled, lands) for kind, text, filled, lands in found if filled != lands] == []
+    assert {kind for kind, *_ in found} == columns.keys()
 
 
 # -- set aside --------------------------------------------------------------------------------------------

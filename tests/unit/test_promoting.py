@@ -41,6 +41,14 @@ def test_no_digit_of_a_neighbour_is_lost() -> None:
     assert written(parts) == '{"a":0.1234567890123456789012345}'
 
 
+FOREIGN = ("null", "[1]", '[{"a":1}]', "", "x", "{", '{"a"', '{"a":1', '{"a":1}]', '{"a":1,}', '{"a" 1}', "[" * 100_000)
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
+def test_what_others_have_put_there_is_no_field(text: str) -> None:
+    assert parts_of(text) == {}
+
+
 FITS: list[tuple[str, Any, Any]] = [
     ("long", 5, 5),
     ("int", 2**31 - 1, 2**31 - 1),
@@ -53,11 +61,26 @@ FITS: list[tuple[str, Any, Any]] = [
     ("string", {"a": [1, Decimal("1.5")]}, '{"a":[1,1.5]}'),
     ("string", Decimal("12345678901234567890.1230"), "12345678901234567890.1230"),
     ("string", {"a": [Decimal("0.12345678901234567890"), None, "ä"]}, '{"a":[0.12345678901234567890,null,"ä"]}'),
+    ("string", value_of("[1.0E30, 1.50]"), "[1.0E30,1.50]"),
     ("string", {}, "{}"),
+    ("decimal(38,0)", 10**38 - 1, Decimal(10**38 - 1)),
+    ("decimal(38,0)", -(10**28), Decimal(-(10**28))),
+    (
+        "decimal(38,10)",
+        Decimal("1234567890123456789012345678.0123456789"),
+        Decimal("1234567890123456789012345678.0123456789"),
+    ),
+    ("double", Decimal("1.7976931348623157e308"), 1.7976931348623157e308),
+    ("double", Decimal("-1e308"), -1e308),
+    ("float", Decimal("3.4028234663852886e38"), 3.4028234663852886e38),
     ("float", Decimal("1.5"), 1.5),
     ("date", "2024-05-06", dt.date(2024, 5, 6)),
     ("timestamptz", "2024-05-06T07:08:09Z", dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)),
     ("timestamptz", "2024-05-06T07:08:09", dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)),
+    ("timestamptz", "2024-05-06T09:08:09,123456000+02", dt.datetime(2024, 5, 6, 7, 8, 9, 123456, dt.UTC)),
+    ("timestamptz", "2024-05-06", dt.datetime(2024, 5, 6, tzinfo=dt.UTC)),
+    ("timestamptz", "9999-12-31T23:59:59.999999Z", dt.datetime.max.replace(tzinfo=dt.UTC)),
+    ("timestamp", "2024-05-06T07:08:09", dt.datetime(2024, 5, 6, 7, 8, 9)),  # noqa: DTZ001 - as the column has it
     ("list<long>", [1, None], [1, None]),
     ("struct<a: long, b: string>", {"a": 1, "c": []}, {"a": 1, "b": None}),
     ("map<string, long>", {"x": 1}, [("x", 1)]),
@@ -66,12 +89,17 @@ FITS: list[tuple[str, Any, Any]] = [
 MISFITS: list[tuple[str, Any]] = [
     *[("long", each) for each in ("5", True, Decimal("1.0"), 2**63, [1], {"a": 1})],
     *[("int", each) for each in (2**31, -(2**31) - 1)],
-    *[("double", each) for each in ("1", True, Decimal("1e999"), 2**53 + 1)],
+    *[("double", each) for each in ("1", True, Decimal("1e309"), 10**309, Decimal("1e999"), 2**53 + 1)],
     *[("float", each) for each in (Decimal("1e39"), -(10**39), 2**24 + 1)],
     *[("decimal(5,2)", each) for each in (Decimal("1.555"), 12345, "1")],
+    *[("decimal(38,0)", each) for each in (10**38, Decimal("0.5"), Decimal("1e999"))],
     *[("boolean", each) for each in (0, "true")],
-    *[("date", each) for each in ("x", 5)],
-    *[("timestamptz", each) for each in ("yesterday", 5)],
+    *[("date", each) for each in ("x", 5, "2024-W01-1", "20240506", "2024-02-30", "0000-01-01")],
+    *[("timestamptz", each) for each in ("yesterday", 5, "2024-W01-1", "20240506T070809Z", "2024-05-06T24:00:00Z")],
+    ("timestamptz", "2024-05-06T07:08Z"),  # is no time to the pipeline either
+    *[("timestamptz", each) for each in ("9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00")],
+    *[("timestamptz", each) for each in ("2024-05-06T07:08:09.1234567Z", "2024-05-06T07:08:09+18:01")],
+    ("timestamp", "2024-05-06T07:08:09Z"),
     *[("list<long>", each) for each in (1, ["x"])],
     *[("struct<a: long>", each) for each in (1, {"a": "x"}, {"b": 1})],
 ]
@@ -87,7 +115,7 @@ def test_a_column_takes_what_is_of_its_type(kind: str, value: Any, wanted: Any) 
 
 @pytest.mark.parametrize(("kind", "value"), MISFITS)
 def test_a_column_takes_nothing_else(kind: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=r"is not|place|Invalid"):
+    with pytest.raises(ValueError, match=r"is not|place|Invalid|day|year"):
         fitted(value, arrow_type(kind))
 
 
