@@ -39,6 +39,7 @@ from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TIME_PARTS, TablePlan, unit_of
 from lakehouse_ingest.tables import (
+    FOLLOW,
     Add,
     Column,
     Contract,
@@ -333,7 +334,9 @@ def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> li
 # -- columns from the data --------------------------------------------------------------------------------
 
 
-def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettings) -> list[ColumnPlan]:
+def _wanted(
+    form: Format, fields: Fields, rows: DataFrame, settings: TableSettings, contract: Contract = FOLLOW
+) -> list[ColumnPlan]:
     """A column for each field that tells its type, still under the field's own name."""
     mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and name not in settings.hints]
     usual = form.usual(rows, mixed) if mixed else {}
@@ -341,7 +344,7 @@ def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettin
     for name, kind in fields:
         if name in settings.hints:
             found.append(declared(name, settings.hints[name], required=False))
-        elif text := to_iceberg(usual.get(name, kind), settings.max_depth):
+        elif text := to_iceberg(_allowed(usual.get(name, kind), (name,), contract), settings.max_depth):
             found.append(ColumnPlan(name, name, text))
     return found
 
@@ -391,7 +394,7 @@ def new_fields(
     room -= sum(width(column.type) for _, column in within.columns)
     new = [(name, kind) for name, kind in fields if name not in known and contract.rule_of(name) is Rule.EVOLVE]
     taken = (EVENT_TIME, *plan.derived, *(column.name for column in plan.columns))
-    wanted = _wanted(form, new, rows, settings)
+    wanted = _wanted(form, new, rows, settings, contract)
     columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
     beyond = _beyond_hints(form, (*plan.columns, *columns), fields, rows, settings)
     refused = (*within.refused, *more, *beyond)
@@ -414,7 +417,8 @@ def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contra
         if field not in growing:
             continue
         for where, path, siblings, name, new in _news(growing[field], kind):
-            if (text := to_iceberg(new, max_depth - len(where))) is None:
+            allowed = _allowed(new, (field, *path, name), contract)
+            if (text := to_iceberg(allowed, max_depth - len(where))) is None:
                 continue
             if contract.rule_of(field, *path, name) is not Rule.EVOLVE:
                 continue
@@ -428,6 +432,22 @@ def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contra
             taken.add(name.casefold())
             room -= width(text)
     return Growth(found, tuple(refused), tuple(whence))
+
+
+def _allowed(kind: T.DataType, path: tuple[str, ...], contract: Contract) -> T.DataType:
+    """A new field's type without the fields within that may not be added."""
+    match kind:
+        case T.StructType():
+            return T.StructType(
+                [
+                    T.StructField(field.name, _allowed(field.dataType, (*path, field.name), contract))
+                    for field in kind.fields
+                    if contract.rule_of(*path, field.name) is Rule.EVOLVE
+                ]
+            )
+        case T.ArrayType():
+            return T.ArrayType(_allowed(kind.elementType, (*path, ELEMENT), contract))
+    return kind
 
 
 def _beyond_hints(

@@ -225,6 +225,19 @@ def test_columns_follow_by_contract(records: Records) -> None:
     assert growing(records, value, contracts={"color": "evolve"})[0] == ["color"]
 
 
+def test_of_a_new_field_only_what_may_be_added_becomes_a_column(records: Records) -> None:
+    value = {"ne w": {"ok": 1, "no": 2, "more": [{"ok": 1, "no": {"x": 1}}]}, "place": {"in": {"no": 1, "ok": 1}}}
+    frame = records(texts([value, {"only": {"no": 1}}]))
+    no = dict.fromkeys(("ne w.no", "ne w.more.element.no", "place.in.no", "only.no"), "freeze")
+    settings = TableSettings.model_validate({"contracts": no})
+    fields = infer(json_object, frame)
+    found = new_fields(TablePlan("t", COLUMNS, None, "iso"), settings, json_object, fields, frame)
+    assert {column.name: column.type for _, column in found.columns} == {
+        "ne_w": "struct<more: list<struct<ok: long>>, ok: long>",
+        "in": "struct<ok: long>",
+    }
+
+
 THINGS = (
     ColumnPlan("things", "things", "map<string, struct<a: long>>"),
     ColumnPlan("deep", "deep", "list<map<string, map<string, struct<a: long>>>>"),
