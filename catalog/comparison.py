@@ -80,7 +80,7 @@ class Comparison:
 
     def _known(self, there: NestedField, wanted: NestedField, path: Path) -> None:
         text = ".".join(path)
-        rule = self._contract.rule_of(text)
+        rule = self._contract.rule_of(*path)
         old, new = there.field_type, wanted.field_type
         if wanted.doc is not None and wanted.doc != there.doc and rule is Rule.EVOLVE:
             self.changes.append(Describe(text, wanted.doc))
@@ -121,14 +121,14 @@ class Comparison:
         if bare_text(old) == bare_text(new) or _relation(old, new) is Relation.NARROWER:
             self._say(path, Fate.FITS, new, old)
         else:
-            rule = self._contract.rule_of(".".join(path))
+            rule = self._contract.rule_of(*path)
             self._say(path, _without(rule), new, old, "the key of a map can't change")
 
     # -- what is new --------------------------------------------------------------------------------------
 
     def _new(self, field: NestedField, path: Path, beside: dict[str, str]) -> NestedField | _Why:
         """The field as it can be added; `beside`: the names next to it, by their folded spelling."""
-        rule = self._contract.rule_of(".".join(path))
+        rule = self._contract.rule_of(*path)
         paths, verdicts, *counts = len(self._paths), len(self.verdicts), self._named, self._added
         made = self._why_not(field.name, path, beside, rule) or self._added_type(field.field_type, path)
         if isinstance(made, _Why):

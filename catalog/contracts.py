@@ -50,10 +50,10 @@ class Contract:
         object.__setattr__(self, "partitions", Rule(self.partitions))
         object.__setattr__(self, "columns", {path: Rule(rule) for path, rule in self.columns.items()})
 
-    def rule_of(self, path: str) -> Rule:
-        """Give the rule of the column, or else that of the nearest one that it is in."""
-        nearest = max((each for each in self.columns if within(path, each)), key=len, default=None)
-        return self.rule if nearest is None else self.columns[nearest]
+    def rule_of(self, *path: str) -> Rule:
+        """Give the rule of the column to which these names lead, or else that of the nearest one that it is in."""
+        known = (".".join(path[:length]) for length in range(len(path), 0, -1))
+        return next((self.columns[each] for each in known if each in self.columns), self.rule)
 
 
 FOLLOW = Contract()

@@ -44,6 +44,8 @@ PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "
 WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
 MOST_DIGITS = 38
 DEEPEST = 21  # objects and lists, one within the other, that a column is made of; what lies deeper is JSON text
+NUMBERS = (T.LongType, T.DecimalType, T.DoubleType)  # as inferred: each takes all values of those before it
+ELEMENT, VALUE = "element", "value"  # the words by which a path leads through lists and maps
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
 
 
@@ -173,6 +175,23 @@ def to_iceberg(kind: T.DataType, deepest: int = DEEPEST) -> str | None:
     return known.get(kind.simpleString(), "string")
 
 
+def in_common(one: T.DataType, other: T.DataType) -> T.DataType:
+    """The narrowest of the inferred types that takes the values of both; variant where their kinds are mixed."""
+    match one, other:
+        case (T.NullType(), kind) | (kind, T.NullType()):
+            return kind
+        case T.ArrayType(), T.ArrayType():
+            return T.ArrayType(in_common(one.elementType, other.elementType))
+        case T.StructType(), T.StructType():
+            found = {field.name: field.dataType for field in one.fields}
+            for field in other.fields:
+                found[field.name] = in_common(found.get(field.name, T.NullType()), field.dataType)
+            return T.StructType([T.StructField(*each) for each in found.items()])
+    if isinstance(one, NUMBERS) and isinstance(other, NUMBERS):
+        return max(one, other, key=lambda kind: NUMBERS.index(type(kind)))
+    return one if one == other else T.VariantType()
+
+
 def are_names(keys: Collection[str]) -> bool:
     """Whether an object's keys can be the names of a struct's fields: to Iceberg a dot leads into a struct."""
     return all(key and "." not in key for key in keys) and len({key.casefold() for key in keys}) == len(keys)
@@ -191,6 +210,7 @@ def _named(name: str) -> str:
 TOO_MANY = "the table has as many columns as `max_columns` allows"
 TOO_MANY_NEW = "the batch brings more new columns than `max_new` allows"
 MEETS = "its name meets that of another column or of a partition"
+HINTED = "it is beyond what the field's hint says"
 NO_NAME = "a field of an object in a column needs a name, and one without dots"
 
 
@@ -198,7 +218,8 @@ NO_NAME = "a field of an object in a column needs a name, and one without dots"
 class Refused:
     """A field that may not become a column: a record that holds a value in it is set aside."""
 
-    within: tuple[str | None, ...]  # the keys that lead to the object that it is in; None: any element of a list
+    # The keys that lead to the object that it is in; None: any element of a list, or any value of a map.
+    within: tuple[str | None, ...]
     name: str
     why: str
 
@@ -219,8 +240,7 @@ class Aside:
     def below(self, path: Sequence[str]) -> dict[str, bool]:
         """The fields in there of which something is said."""
         prefix = "".join(f"{each}." for each in path)
-        names = (each.removeprefix(prefix) for each in self.paths if each.startswith(prefix))
-        return {name: self.paths[prefix + name] for name in names if name and "." not in name}
+        return {each.removeprefix(prefix): said for each, said in self.paths.items() if each.startswith(prefix)}
 
     @property
     def may_refuse(self) -> bool:

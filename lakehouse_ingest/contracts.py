@@ -1,4 +1,4 @@
-"""What data may do to a table: the settings, as the catalog takes them and as the records meet them."""
+"""What data may do to a table: the settings, as the planning takes them and as the records meet them."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,10 @@ from lakehouse_ingest.tables import Contract, Rule
 
 
 def contract_of(settings: TableSettings) -> Contract:
-    """What data may do to the table; how many columns there may be is judged here, where their names are made."""
-    rules = {path: Rule(rule) for path, rule in settings.contracts.items()}
-    return Contract(Rule(settings.contract or "evolve"), rules, max_columns=None, max_depth=None)
+    """What data may do to the table, by paths that begin with a field's name: its column may be called otherwise."""
+    return Contract(
+        Rule(settings.contract or "evolve"), {path: Rule(each) for path, each in settings.contracts.items()}
+    )
 
 
 def aside_of(settings: TableSettings) -> Aside | None:

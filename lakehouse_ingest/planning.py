@@ -3,24 +3,29 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.columns import (
+    ELEMENT,
     EVENT_TIME,
+    HINTED,
     MEETS,
     NO_NAME,
     SOURCE_TYPE,
     TAKEN,
     TOO_MANY,
     TOO_MANY_NEW,
+    VALUE,
     ColumnPlan,
     Refused,
     are_names,
     declared,
     from_table,
+    in_common,
     is_written,
     named,
     spark_type,
@@ -34,6 +39,7 @@ from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TIME_PARTS, TablePlan, unit_of
 from lakehouse_ingest.tables import (
+    FOLLOW,
     Add,
     Column,
     Contract,
@@ -55,7 +61,7 @@ GUESSED = "guessed "  # before a unit that the magnitude told
 RESCUED_DOC = "JSON of the fields that the columns do not hold"
 
 Fields = Sequence[tuple[str, T.DataType]]
-Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list
+Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list or value of a map
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,16 @@ class Growth:
     columns: list[tuple[str, Column]]  # each with the path of what it is added to; "" is the table
     refused: tuple[Refused, ...]
     whence: tuple[tuple[Where, str], ...] = ()  # of each column the field: the keys that lead to it, and its name
+
+
+class New(NamedTuple):
+    """A field that is new in an object of a column."""
+
+    where: Where
+    path: tuple[str, ...]  # in the table's words, from the column on, to that object
+    siblings: Sequence[str]  # what this has already
+    name: str
+    kind: T.DataType
 
 
 def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan, ...]:
@@ -205,6 +221,7 @@ def plan_from_records(
         )
         room = settings.max_columns
         columns, refused = _columns(form, wanted, rows, settings, event_time, taken, room, refuse_names=refuse_names)
+        refused += _beyond_hints(form, columns, fields, rows, settings)
         _refuse_own(table, settings, [column.name for column in columns])
     event_time = _event_time_field(settings, [column.field for column in columns])
     # As text, whatever it is: a column of that name becomes the time itself.
@@ -336,7 +353,9 @@ def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> li
 # -- columns from the data --------------------------------------------------------------------------------
 
 
-def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettings) -> list[ColumnPlan]:
+def _wanted(
+    form: Format, fields: Fields, rows: DataFrame, settings: TableSettings, contract: Contract = FOLLOW
+) -> list[ColumnPlan]:
     """A column for each field that tells its type, still under the field's own name."""
     mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and name not in settings.hints]
     usual = form.usual(rows, mixed) if mixed else {}
@@ -344,7 +363,7 @@ def _wanted(form: Format, fields: Fields, rows: DataFrame, settings: TableSettin
     for name, kind in fields:
         if name in settings.hints:
             found.append(declared(name, settings.hints[name], required=False))
-        elif text := to_iceberg(usual.get(name, kind), settings.max_depth):
+        elif text := to_iceberg(_allowed(usual.get(name, kind), (name,), contract), settings.max_depth):
             found.append(ColumnPlan(name, name, text))
     return found
 
@@ -386,9 +405,7 @@ def new_fields(
     growing = {
         field: column for field, column in known.items() if "struct<" in column.iceberg and field not in settings.hints
     }
-    if any(_hides(spark_type(growing[name].spark), kind) for name, kind in fields if name in growing):
-        # A value of another kind hides what is new beside it. Its record is a dead letter, so the others tell.
-        fields = infer(form, form.decode(rows, plan.columns).where(F.col(FAULT).isNull()))
+    fields = _unhidden(form, plan.columns, growing, fields, rows)
     room = settings.max_columns - sum(width(column.iceberg) for column in plan.columns)
     limited = settings.max_new is not None and settings.max_new < room
     room = min(room, settings.max_new or room)
@@ -396,9 +413,10 @@ def new_fields(
     room -= sum(width(column.type) for _, column in within.columns)
     new = [(name, kind) for name, kind in fields if name not in known and contract.rule_of(name) is Rule.EVOLVE]
     taken = (EVENT_TIME, *plan.derived, *plan.partitions, *(column.name for column in plan.columns))
-    wanted = _wanted(form, new, rows, settings)
+    wanted = _wanted(form, new, rows, settings, contract)
     columns, more = _columns(form, wanted, rows, settings, plan.event_time, taken, room, refuse_names=refuse_names)
-    refused = (*within.refused, *more)
+    beyond = _beyond_hints(form, (*plan.columns, *columns), fields, rows, settings)
+    refused = (*within.refused, *more, *beyond)
     if limited:
         refused = tuple(replace(each, why=TOO_MANY_NEW) if each.why == TOO_MANY else each for each in refused)
     return Growth(
@@ -417,22 +435,61 @@ def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contra
     for field, kind in fields:
         if field not in growing:
             continue
-        for where, siblings, name, new in _news((field,), spark_type(growing[field].spark), kind):
-            path = ".".join((growing[field].name, *(key or "element" for key in where[1:])))
-            if (text := to_iceberg(new, max_depth - len(where))) is None:
+        for where, path, siblings, name, new in _news(growing[field], kind):
+            allowed = _allowed(new, (field, *path, name), contract)
+            if (text := to_iceberg(allowed, max_depth - len(where))) is None:
                 continue
-            if contract.rule_of(f"{path}.{name}") is not Rule.EVOLVE:
+            if contract.rule_of(field, *path, name) is not Rule.EVOLVE:
                 continue
             text = text if width(text) <= room else "string"
             taken = used.setdefault(where, {each.casefold() for each in siblings})
             if why := _why_not(name, taken, room):
                 refused.append(Refused(where, name, why))
                 continue
-            found.append((path, Column(name, text)))
+            found.append((".".join((growing[field].name, *path)), Column(name, text)))
             whence.append((where, name))
             taken.add(name.casefold())
             room -= width(text)
     return Growth(found, tuple(refused), tuple(whence))
+
+
+def _allowed(kind: T.DataType, path: tuple[str, ...], contract: Contract) -> T.DataType:
+    """A new field's type without the fields within that may not be added."""
+    match kind:
+        case T.StructType():
+            return T.StructType(
+                [
+                    T.StructField(field.name, _allowed(field.dataType, (*path, field.name), contract))
+                    for field in kind.fields
+                    if contract.rule_of(*path, field.name) is Rule.EVOLVE
+                ]
+            )
+        case T.ArrayType():
+            return T.ArrayType(_allowed(kind.elementType, (*path, ELEMENT), contract))
+    return kind
+
+
+def _beyond_hints(
+    form: Format, columns: Sequence[ColumnPlan], fields: Fields, rows: DataFrame, settings: TableSettings
+) -> tuple[Refused, ...]:
+    """New fields of objects of which a hint says what they hold: a person has said it, so they do not grow."""
+    hinted = {each.field: each for each in columns if "struct<" in each.iceberg and each.field in settings.hints}
+    return tuple(
+        Refused(where, name, HINTED)
+        for field, kind in _unhidden(form, columns, hinted, fields, rows)
+        if field in hinted
+        for where, _, _, name, new in _news(hinted[field], kind)
+        if to_iceberg(new)
+    )
+
+
+def _unhidden(
+    form: Format, columns: Sequence[ColumnPlan], nested: Mapping[str, ColumnPlan], fields: Fields, rows: DataFrame
+) -> Fields:
+    """Where a value of another kind hides what is new beside it: its record is a dead letter, so the others tell."""
+    if any(_hides(spark_type(nested[name].spark), kind) for name, kind in fields if name in nested):
+        return infer(form, form.decode(rows, columns).where(F.col(FAULT).isNull()))
+    return fields
 
 
 def _why_not(name: str, taken: Collection[str], room: int) -> str | None:
@@ -443,28 +500,44 @@ def _why_not(name: str, taken: Collection[str], room: int) -> str | None:
     return None if room > 0 else TOO_MANY
 
 
-def _news(where: Where, there: T.DataType, seen: T.DataType) -> Iterator[tuple[Where, list[str], str, T.DataType]]:
-    """Of each field that is new in an object: where this is, what it has already, and the field."""
+def _news(column: ColumnPlan, seen: T.DataType) -> Iterator[New]:
+    return _news_in((column.field,), (), spark_type(column.spark), seen)
+
+
+def _news_in(where: Where, path: tuple[str, ...], there: T.DataType, seen: T.DataType) -> Iterator[New]:
     match there, seen:
         case T.ArrayType(), T.ArrayType():
-            yield from _news((*where, None), there.elementType, seen.elementType)
+            yield from _news_in((*where, None), (*path, ELEMENT), there.elementType, seen.elementType)
+        case T.MapType(), T.StructType():
+            yield from _news_in((*where, None), (*path, VALUE), there.valueType, _values(seen))
         case T.StructType(), T.StructType():
             inner = {field.name: field.dataType for field in there.fields}
             for field in seen.fields:
                 if field.name in inner:
-                    yield from _news((*where, field.name), inner[field.name], field.dataType)
+                    within = (*where, field.name), (*path, field.name)
+                    yield from _news_in(*within, inner[field.name], field.dataType)
                 else:
-                    yield where, there.names, field.name, field.dataType
+                    yield New(where, path, there.names, field.name, field.dataType)
 
 
 def _hides(there: T.DataType, seen: T.DataType) -> bool:
     """Whether an object's fields can't be told, because in other records something else is in its place."""
     match there, seen:
-        case T.StructType() | T.ArrayType(), T.VariantType():
+        case T.StructType() | T.ArrayType() | T.MapType(), T.VariantType():
             return True
         case T.ArrayType(), T.ArrayType():
             return _hides(there.elementType, seen.elementType)
+        case T.MapType(), T.StructType():
+            return _hides(there.valueType, _values(seen))
         case T.StructType(), T.StructType():
             inner = {field.name: field.dataType for field in there.fields}
             return any(_hides(inner[field.name], field.dataType) for field in seen.fields if field.name in inner)
     return False
+
+
+def _values(seen: T.StructType) -> T.DataType:
+    """Of an object whose keys are those of a map: what its values have in common."""
+    found: T.DataType = T.NullType()
+    for field in seen.fields:
+        found = in_common(found, field.dataType)
+    return found

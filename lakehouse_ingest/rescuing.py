@@ -11,12 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.columns import Aside, ColumnPlan
+from lakehouse_ingest.columns import ELEMENT, VALUE, Aside, ColumnPlan
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, RESCUED, Reason
 from lakehouse_ingest.shaping import faulty
 
 STAGE = "rescue"
-ELEMENT, VALUE = "element", "value"  # the words by which a path leads through lists and maps
 # In what Spark says of a variant, the type of a plain value: `STRING`, or the `BIGINT` in `OBJECT<a: ARRAY<BIGINT>>`.
 PLAIN = r"(^|[<:] ?)(?!VOID)[A-Z_]+(\(|[,>]|$)"
 

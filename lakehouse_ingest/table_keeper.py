@@ -9,17 +9,20 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest import planning, widening
 from lakehouse_ingest.columns import Refused
-from lakehouse_ingest.contracts import contract_of, has_beyond
+from lakehouse_ingest.contracts import has_beyond
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan
-from lakehouse_ingest.tables import FOLLOW, Add, Contract, Evolution, Lake, Place, Plan, TableSpec, TableState
+from lakehouse_ingest.tables import Add, Contract, Evolution, Lake, Place, Plan, TableSpec, TableState
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 Fields = Sequence[tuple[str, T.DataType]]
+# What the table's contract allows, and how many columns there may be, was asked when the changes were planned: by the
+# names of fields, which the catalog does not know.
+PLANNED = Contract(max_columns=None, max_depth=None)
 
 
 @dataclass
@@ -69,7 +72,7 @@ class TableKeeper:
         wider = widening.outgrown(plan, self.settings, self.format, fields, records)
         refused = growth.refused
         if changes or wider:
-            done = self._follow([*changes, *wider], contract_of(self.settings))
+            done = self._follow([*changes, *wider])
             missing = {each.path: each.reason for each in done.refusals if each.current is None}
             refused += tuple(
                 Refused(where, name, missing[change.path])
@@ -138,10 +141,10 @@ class TableKeeper:
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 
-    def _follow(self, changes: Sequence[Evolution], contract: Contract = FOLLOW) -> Plan:
+    def _follow(self, changes: Sequence[Evolution]) -> Plan:
         """All in one commit, and what the table would not take."""
         reached(FailPoint.EVOLVING)
-        state, done = self.lake.follow(self.name, changes, contract)
+        state, done = self.lake.follow(self.name, changes, PLANNED)
         reached(FailPoint.EVOLVED)
         self._take(state)
         if done.changes:

@@ -6,7 +6,8 @@ comes twice the last value counts. What is nested more than 200 levels deep is n
 
 Where no columns are declared they follow the data, in the batch that brings them:
 
-- a field with a hint has the hint's type, from its first appearance on, and grows no fields within;
+- a field with a hint has the hint's type, from its first appearance on, and grows no fields within: a record with one
+  is a dead letter, unless it is rescued;
 - integers are long, beyond 64 bits decimal(38,0); numbers with a fraction or an exponent, or beyond 38 digits, double;
 - booleans are boolean, text is string; a new field of the record whose every text is a date (2024-05-06) is date,
   and one whose every text is a time with its zone (2024-05-06T07:08:09Z) timestamptz; the event time stays text;
@@ -280,7 +281,10 @@ def _no_column(text: Column, refused: Sequence[Refused]) -> Column:
 def _first_held(value: Column, within: Sequence[str | None], names: Sequence[str]) -> Column:
     """The first of these names under which the object that lies there holds a value, or null."""
     if within and within[0] is None:
-        elements = F.try_variant_get(value, "$", "array<variant>")
+        elements = F.coalesce(
+            F.try_variant_get(value, "$", "array<variant>"),
+            F.map_values(F.try_variant_get(value, "$", "map<string, variant>")),
+        )
         held = F.transform(elements, lambda element: _first_held(element, within[1:], names))
         return F.get(F.array_compact(held), F.lit(0))
     fields = F.try_variant_get(value, "$", "map<string, variant>")

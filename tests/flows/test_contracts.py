@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, Row
 
-from lakehouse_ingest.columns import TOO_MANY_NEW, ColumnPlan, Refused, to_iceberg
+from lakehouse_ingest.columns import TOO_MANY, TOO_MANY_NEW, ColumnPlan, Refused, to_iceberg
 from lakehouse_ingest.contracts import aside_of, has_beyond
 from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.formats import infer, json_object
@@ -47,6 +47,9 @@ SOUND: dict[str, Any] = {
     "parts": [{"n": 1}, {}],
     "tags": {"x": 1},
 }
+
+
+FOLLOWS = TableSettings()
 
 
 def settings_of(**changes: Any) -> TableSettings:
@@ -266,6 +269,122 @@ def test_columns_follow_by_contract(records: Records) -> None:
     assert growing(records, value, contracts={"color": "evolve"})[0] == ["color"]
 
 
+def test_of_a_new_field_only_what_may_be_added_becomes_a_column(records: Records) -> None:
+    value = {"ne w": {"ok": 1, "no": 2, "more": [{"ok": 1, "no": {"x": 1}}]}, "place": {"in": {"no": 1, "ok": 1}}}
+    frame = records(texts([value, {"only": {"no": 1}}]))
+    no = dict.fromkeys(("ne w.no", "ne w.more.element.no", "place.in.no", "only.no"), "freeze")
+    settings = TableSettings.model_validate({"contracts": no})
+    fields = infer(json_object, frame)
+    found = new_fields(TablePlan("t", COLUMNS, None, "iso"), settings, json_object, fields, frame)
+    assert {column.name: column.type for _, column in found.columns} == {
+        "ne_w": "struct<more: list<struct<ok: long>>, ok: long>",
+        "in": "struct<ok: long>",
+    }
+
+
+THINGS = (
+    ColumnPlan("things", "things", "map<string, struct<a: long>>"),
+    ColumnPlan("deep", "deep", "list<map<string, map<string, struct<a: long>>>>"),
+)
+MORE_THINGS = [
+    {"things": {"x": {"a": 1, "b": 1}, "y": {"b": 2.5, "c": [{"d": 1}]}, "z": {"c": [{"e": "f"}], "b": None}}},
+    {"things": {"x": {"b": 2**70, "m": 1}, "y": {"m": "one"}}, "deep": [{"i": {"j": {"k": True}}}, {}, None]},
+]
+
+
+def test_objects_in_maps_grow_by_what_all_of_them_bring(records: Records) -> None:
+    frame = records(texts([*MORE_THINGS, {"things": "no object", "deep": {"x": {"y": {"hidden": 1}}}}]))
+    found = new_fields(TablePlan("t", THINGS, None, "iso"), FOLLOWS, json_object, infer(json_object, frame), frame)
+    assert {f"{path}.{column.name}": column.type for path, column in found.columns} == {
+        "things.value.b": "double",
+        "things.value.c": "list<struct<d: long, e: string>>",
+        "things.value.m": "string",
+        "deep.element.value.value.k": "boolean",
+    }
+    assert found.refused == ()
+
+
+def test_a_field_that_may_not_become_one_in_a_map_makes_its_record_a_dead_letter(records: Records) -> None:
+    frame = records(texts([*MORE_THINGS, {"things": {"x": {"a": 1}}}]))
+    settings = TableSettings.model_validate({"max_columns": 4})
+    planned = TablePlan("t", THINGS, None, "iso")
+    found = new_fields(planned, settings, json_object, infer(json_object, frame), frame)
+    assert found.columns == []
+    rows = shape(_decoded(frame, json_object, Planned(planned, refused=found.refused)), planned).collect()
+    assert [row[FAULT] and row[FAULT]["detail"] for row in rows] == [
+        f"things[].b: {TOO_MANY}",
+        f"deep[][][].k: {TOO_MANY}",
+        None,
+    ]
+
+
+HINTED = {
+    "place": "struct<lat: double, more: struct<a: long>>",
+    "tags": "map<string, struct<a: long>>",
+    "parts": "list<struct<n: long>>",
+}
+BEYOND_HINTS: list[tuple[dict[str, Any], str | None]] = [
+    ({"place": {"lat": 1, "more": {"a": 1}, "zone": None}, "tags": {"x": {"a": 1}}, "parts": [{"n": 1}, {}]}, None),
+    ({"place": {"lat": 1, "zone": "x"}}, "place.zone"),
+    ({"place": {"more": {"b": [0]}}}, "place.more.b"),
+    ({"tags": {"x": {"a": 1}, "y": {"b": 1}}}, "tags[].b"),
+    ({"parts": [{"n": 1}, {"m": 2}]}, "parts[].m"),
+    ({"place": "no object", "tags": 5, "parts": [[]]}, "parts"),
+]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_what_is_beyond_a_hint_is_a_misfit(records: Records, there: bool) -> None:  # noqa: FBT001 - a column by then
+    """Whatever hides it in other records: the first ones, and those of a table that is there."""
+    frame = records(texts([value for value, _ in BEYOND_HINTS]))
+    settings = TableSettings.model_validate({"hints": HINTED})
+    planned = plan_from_records("t", settings, json_object, infer(json_object, frame), frame)
+    if there:
+        found = new_fields(planned.plan, settings, json_object, infer(json_object, frame), frame)
+        assert found.columns == []
+        planned = replace(planned, refused=found.refused)
+    rows = shape(_decoded(frame, json_object, planned), planned.plan).orderBy(f"{SOURCE}.offset").collect()
+    assert [row[FAULT] and row[FAULT]["detail"].partition(":")[0] for row in rows] == [
+        where for _, where in BEYOND_HINTS
+    ]
+    settings = TableSettings.model_validate({"hints": HINTED, "rescue": True})
+    rescuing = plan_from_records("t", settings, json_object, infer(json_object, frame), frame)
+    rows = shape(_decoded(frame, json_object, rescuing), rescuing.plan).orderBy(f"{SOURCE}.offset").collect()
+    assert [rescued(row) for row in rows][:-1] == [value if where else None for value, where in BEYOND_HINTS][:-1]
+
+
+def test_a_contract_is_for_fields_whatever_their_columns_are_called(records: Records) -> None:
+    columns = (
+        ColumnPlan("pla_ce", "pla ce", "struct<lat: double, n: int>"),
+        ColumnPlan("a_b", "a.b", "struct<n: int>"),
+        ColumnPlan("x_y", "x.y", "long"),
+    )
+    value = {"pla ce": {"lon": 1, "n": 2**40}, "a.b": {"m": 1, "n": 2**40}, "x.y": 1, "new one": 1, "x.z": 1}
+    frame, plan = records(texts([value])), TablePlan("t", columns, None, "iso")
+
+    def follows(**changes: Any) -> tuple[list[str], list[str]]:
+        """What would be added, and what be widened."""
+        settings, fields = TableSettings.model_validate(changes), infer(json_object, frame)
+        found = new_fields(plan, settings, json_object, fields, frame)
+        wider = outgrown(plan, settings, json_object, fields, frame)
+        return sorted(f"{path}.{each.name}".strip(".") for path, each in found.columns), [each.path for each in wider]
+
+    assert follows() == (["a_b.m", "new_one", "pla_ce.lon", "x_z"], ["pla_ce.n", "a_b.n"])
+    assert follows(contracts={"pla ce": "freeze", "a": "freeze", "x": "freeze"}) == (
+        ["a_b.m", "new_one", "x_z"],
+        ["a_b.n"],
+    )
+    assert follows(contracts={"a.b": "freeze", "pla_ce": "freeze", "x.z": "refuse"}) == (
+        ["new_one", "pla_ce.lon"],
+        ["pla_ce.n"],
+    )
+    some = {"pla ce.lon": "evolve", "a.b.n": "widen", "new one": "evolve"}
+    assert follows(contract="freeze", contracts=some) == (["new_one", "pla_ce.lon"], ["a_b.n"])
+    refused = {"contract": "freeze", "contracts": {"x.y": "refuse", "a.b.m": "refuse"}}
+    rows = landed(records(texts([{"a.b": {"m": 1}}, {"x.y": "z"}, {"a": 1}])), settings_of(**refused), columns)
+    assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == ["no_column", "wrong_type", None]
+
+
 def test_a_batch_may_bring_so_many_new_columns(records: Records) -> None:
     columns, refused = growing(records, {f"f{n}": n for n in range(9)}, contract="evolve", max_new=3)
     assert columns == ["f0", "f1", "f2"]
@@ -315,9 +434,17 @@ NARROW = (
     ColumnPlan("f", "f", "float"),
     ColumnPlan("d", "d", "decimal(4,2)"),
     ColumnPlan("s", "s", "struct<int: int, parts: list<int>>"),
+    ColumnPlan("m", "m", "map<string, struct<float: float, d: decimal(4, 2)>>"),
     ColumnPlan("needed", "needed", "string", required=True),
 )
-FITTING: dict[str, Any] = {"n": 2**31 - 1, "f": 1.5, "d": 99.99, "s": {"int": -(2**31), "parts": [1]}, "needed": "x"}
+FITTING: dict[str, Any] = {
+    "n": 2**31 - 1,
+    "f": 1.5,
+    "d": 99.99,
+    "s": {"int": -(2**31), "parts": [1]},
+    "m": {"x": {"d": 99.99}, "y": {}},
+    "needed": "x",
+}
 
 
 def wider(records: Records, *values: Any, **changes: Any) -> list[Any]:
@@ -329,18 +456,23 @@ def wider(records: Records, *values: Any, **changes: Any) -> list[Any]:
 def test_a_type_is_widened_by_a_value_that_needs_it(records: Records) -> None:
     assert wider(records, FITTING, {"n": "x", "f": "y"}) == []
     large = {"n": 2**31, "f": 1e39, "d": 12345.5, "s": {"int": 2**40, "parts": [1, -(2**40)]}}
+    large["m"] = {"x": {"float": 1e39, "d": 12345.5}, "y": {"d": 1.25}}
     wanted = [
         Widen("n", "int", "long"),
         Widen("f", "float", "double"),
         Widen("d", "decimal(4,2)", "decimal(7,2)"),
         Widen("s.int", "int", "long"),
         Widen("s.parts.element", "int", "long"),
+        Widen("m.value.float", "float", "double"),
+        Widen("m.value.d", "decimal(4,2)", "decimal(7,2)"),
     ]
     assert wider(records, FITTING, large) == wanted
     assert wider(records, FITTING, large, contract="widen") == [*wanted, Relax("needed")]
     assert wider(records, large, contract="freeze") == []
-    assert wider(records, large, contracts={"n": "freeze", "s": "refuse"}) == [wanted[1], wanted[2]]
-    assert wider(records, large, hints={"n": "int", "f": "float", "d": "decimal(4,2)", "s": "string"}) == []
+    some = {"n": "freeze", "s": "refuse", "s.parts": "widen", "m.value.d": "freeze"}
+    assert wider(records, large, contracts=some) == [wanted[each] for each in (1, 2, 4, 5)]
+    hints = {"n": "int", "f": "float", "d": "decimal(4,2)", "s": "string", "m": "string"}
+    assert wider(records, large, hints=hints) == []
 
 
 # -- the settings -----------------------------------------------------------------------------------------

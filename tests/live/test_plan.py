@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import SystemRandom
 from signal import SIGINT
@@ -16,7 +17,7 @@ import pytest
 import catalog
 from lakehouse_ingest.commands.plan import WOULD_CHANGE, code_of
 from lakehouse_ingest.errors import TableChanged
-from lakehouse_ingest.rehearsing import Foresight, foresee
+from lakehouse_ingest.rehearsing import Foresight, foresee, is_changed
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings, SourceSettings
 from lakehouse_ingest.sources.kafka import Kafka
@@ -29,11 +30,32 @@ pytestmark = pytest.mark.live
 
 TOPICS = int(os.environ.get("LAKEHOUSE_TEST_TOPICS", "4"))
 SEED = int(os.environ.get("LAKEHOUSE_TEST_SEED") or SystemRandom().randrange(10**6))
+MANY = 40  # random topics, of which some are of each kind
+KINDS = ("made", "changed", "left", "refused")
+States = Mapping[str, catalog.TableState]
 # What the landing itself notes in a table's properties.
 BOOKKEEPING = ("lakehouse.table.", "lakehouse.epoch.", "published.")
 
 
-def states(bench: Bench, topic: str) -> dict[str, catalog.TableState]:
+@pytest.fixture(scope="module")
+def kinds(request: pytest.FixtureRequest) -> Iterator[Counter[str]]:
+    """What the random topics came to: said at the end, lest all of them be of one kind."""
+    found: Counter[str] = Counter()
+    yield found
+    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    assert capture
+    with capture.global_and_fixture_disabled():
+        print(f"\nof {found.total()} random topics: {', '.join(f'{n} {kind}' for kind, n in found.most_common())}")
+    # Of a few they may all be of one kind.
+    assert found.total() < MANY or 2 * found["refused"] < found.total()
+    assert found.total() < MANY or all(found[kind] for kind in KINDS)
+
+
+def namespaces(bench: Bench) -> set[str]:
+    return {".".join(each) for each in bench.lake.list_namespaces()}
+
+
+def states(bench: Bench, topic: str) -> States:
     lake = catalog.connect(catalog.Connection(bench.uri))
     if not catalog.has_namespace(lake, f"ns_{topic}"):
         return {}
@@ -65,10 +87,24 @@ def planned(bench: Bench, topic: str, settings: Settings, sample: int | None = N
     return found
 
 
+def is_as_foreseen(found: Foresight, before: States, after: States) -> None:
+    """What was made or changed, and nothing else: what nobody foresaw is as it was, or not there."""
+    foreseen = {**before, **{each.after.name: each.after for each in found.tables}}
+    assert {name: shape(each) for name, each in foreseen.items()} == {name: shape(each) for name, each in after.items()}
+    others = {name for name, each in after.items() if name not in before or shape(before[name]) != shape(each)}
+    assert {each.after.name for each in found.tables if is_changed(each)} == others
+
+
 def settings_of(bench: Bench, topic: str, drawn: RandomTopic) -> Settings:
     plain = bench.settings(topic, stream=drawn.stream).model_dump(exclude_unset=True)
     plain["streams"][0]["tables"] = drawn.tables
     return Settings.model_validate(plain)
+
+
+def kind_of(found: Foresight) -> str:
+    if found.streams[0].refusal:
+        return "refused"
+    return "made" if all(each.before is None for each in found.tables) else "changed" if found.changed else "left"
 
 
 def outcomes(bench: Bench, topic: str) -> Counter[str]:
@@ -82,8 +118,11 @@ def outcomes(bench: Bench, topic: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("number", range(TOPICS))
-def test_a_plan_of_all_is_what_a_run_then_does(bench: Bench, number: int) -> None:
-    """Of any topic: the tables as they would be are the tables as they are afterwards, and so are the dead."""
+def test_a_plan_of_all_is_what_a_run_then_does(bench: Bench, number: int, kinds: Counter[str]) -> None:
+    """Of any topic: the tables as they would be are the tables as they are afterwards, and so are the dead.
+
+    All tables, those of the dead letters and of the batch record too; and where the run is refused they stay.
+    """
     seed = SEED + number
     print(f"LAKEHOUSE_TEST_SEED={seed}")
     topic, random = f"random_{seed}", drawn(seed)
@@ -98,19 +137,22 @@ def test_a_plan_of_all_is_what_a_run_then_does(bench: Bench, number: int) -> Non
     produce(bench.broker, topic, [(None, value) for value in random.values])
     counted = outcomes(bench, topic) if random.earlier else Counter[str]()
 
-    found = planned(bench, topic, settings)
+    found, before, there = planned(bench, topic, settings), states(bench, topic), namespaces(bench)
     (stream,) = found.streams
+    kinds[kind_of(found)] += 1
     if stream.refusal:
         with pytest.raises(type(stream.refusal)) as refusal:
             bench.ingest(settings)
         assert str(refusal.value) == str(stream.refusal)
-        return
-    bench.ingest(settings)
-    assert stream.whole
+    else:
+        bench.ingest(settings)
     after = states(bench, topic)
-    foreseen = {each.after.name: each.after for each in found.tables}
-    foreseen |= {name: each for name, each in after.items() if name not in foreseen and not name.endswith("_of")}
-    assert {name: shape(each) for name, each in foreseen.items()} == {name: shape(each) for name, each in after.items()}
+    is_as_foreseen(found, before, after)
+    assert {*found.namespaces} == namespaces(bench) - there
+    if stream.refusal:
+        assert {name: shape(after[name]) for name in before} == {name: shape(each) for name, each in before.items()}
+        return
+    assert stream.whole
     tally = stream.seen.tally
     told = Counter(tally.dead) + Counter({each: tally.total(each) for each in ("landed", "filtered")})
     assert +told == outcomes(bench, topic) - counted

@@ -58,7 +58,7 @@ def drawn(seed: int) -> RandomTopic:
     fields = {kind: dict(_fields(draw, draw.randint(1, 6))) for kind in ("a", "b", "c")[: draw.randint(1, 3)]}
     before = [_value(draw, fields, typed) for _ in range(draw.choice((0, 0, 12)))]
     for own in fields.values():
-        own.update(_fields(draw, draw.randint(0, 4)))  # some fields are others from here on, or of another kind
+        own.update(_fields(draw, draw.randint(1, 4)))  # some fields are others from here on, or of another kind
     values = [_value(draw, fields, typed) for _ in range(draw.randint(1, 40))]
     stream: dict[str, Any] = {"max_records": draw.choice((20, 30, 1000))}
     table = _table(draw)
@@ -69,6 +69,8 @@ def drawn(seed: int) -> RandomTopic:
     if draw.random() < 0.15:
         stream["names"] = "refuse"
     others = OTHERS if not before and draw.random() < 0.4 else None
+    if others and draw.random() < 0.7:
+        table["partition_by"] = ["day(event_time)"]  # as it is: else it is refused as a rule
     return RandomTopic(before, values, stream, [{"table": "events", **table}], others)
 
 
@@ -96,7 +98,8 @@ def _contract(draw: Random) -> dict[str, Any]:
 
 def _fields(draw: Random, count: int) -> Iterator[tuple[str, str]]:
     for name in draw.sample(NAMES, count):
-        yield name, draw.choice(KINDS)
+        # Of another kind it makes dead letters of all records that have it.
+        yield name, "time" if name == "event_time" and draw.random() < 0.8 else draw.choice(KINDS)
 
 
 def _value(draw: Random, fields: dict[str, dict[str, str]], typed: bool) -> bytes:  # noqa: FBT001 - a choice of its own

@@ -149,6 +149,12 @@ def test_the_nearest_rule_holds() -> None:
         Contract("melt")  # type: ignore[arg-type]
 
 
+def test_a_rule_is_for_what_is_within_and_not_for_a_name_with_a_dot() -> None:
+    there, wanted = {"a": "int", "b": "struct<d: int>"}, {"a.b": "int", "b": "struct<d: long>"}
+    found = planned(there, wanted, Contract(columns={"a": Rule.FREEZE, "b.d": Rule.WIDEN, "b": Rule.REFUSE}))
+    assert fates(found) == {"a.b": "add", "b": "fits", "b.d": "widen"}
+
+
 def test_of_a_new_column_only_what_may_not_be_added_is_left_out() -> None:
     wanted = {"a": 'struct<ok: long, no: struct<x: long>, "b.c": long, B: long, b: long>'}
     found = planned({"a.b.c": "long"}, wanted, Contract(columns={"a.no": Rule.REFUSE}))
