@@ -10,6 +10,7 @@ staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.arrow import arrow_type, columns_of
 from catalog.changes import Add, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import Lake, connect
@@ -46,7 +47,7 @@ from catalog.publication import align_branch, drop_branches, head, open_branch, 
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
-from catalog.rewriting import Change, arrow_type, rewrite_rows, rows_with
+from catalog.rewriting import Change, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
 from catalog.typenames import bare, canonical, fields_of
@@ -107,6 +108,7 @@ __all__ = [
     "arrow_type",
     "bare",
     "canonical",
+    "columns_of",
     "connect",
     "create_table",
     "drop_branches",

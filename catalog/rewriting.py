@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema, schema_to_pyarrow, write_file
+from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema, write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, WriteTask
@@ -24,7 +24,6 @@ from catalog.main_only import Decide
 from catalog.specs import TableState
 from catalog.staging import TRIES
 from catalog.states import state_of
-from catalog.typenames import parse_type
 
 _MAIN = "main"
 
@@ -68,11 +67,6 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: Change, decide: Dec
             if last:
                 raise
     raise AssertionError
-
-
-def arrow_type(text: str) -> pa.DataType:
-    """Give a type as rows have it in Arrow."""
-    return schema_to_pyarrow(parse_type(text))
 
 
 def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
