@@ -8,7 +8,7 @@ optional at every depth: rows that are there lack it. What the table has and the
 differs by case only is neither the same nor another one: it is set aside.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
@@ -19,8 +19,11 @@ from catalog.contracts import FOLLOW, Contract, Rule, within
 from catalog.defaults import filled
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
 from catalog.layouts import misfits, same_partitions, shown
-from catalog.specs import Column, TableSpec, TableState
+from catalog.specs import Column, Partition, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
+
+_FORMAT = "format-version"  # as a property it is asked for, and kept beside them
+_NOTHING = "nothing to change"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Plan:
     verdicts: tuple[Verdict, ...]
     lacking: tuple[str, ...]  # the table needs a value there and the data may have none: such a row can't land
     objections: tuple[str, ...]  # why the table can't be used at all as it is wanted
+    unplanned: tuple[str, ...] = ()  # what else differs from what is wanted: it stays as it is
 
     def covers(self, change: Change) -> bool:
         """Whether it is one of the plan's, or a part of one: others may have done the rest."""
@@ -46,7 +50,10 @@ class Plan:
         return tuple(each for each in self.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE})
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.changes, *self.refusals, *self.objections))) or "nothing to change"
+        """One line each; a table that is as it is wanted has nothing to change."""
+        lacking = (f"{path}: the table needs a value, and the data may have none" for path in self.lacking)
+        stays = [f"not as wanted, and no plan changes it: {', '.join(self.unplanned)}"] if self.unplanned else ()
+        return "\n".join(map(str, (*self.changes, *self.refusals, *lacking, *self.objections, *stays))) or _NOTHING
 
 
 def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) -> Plan:
@@ -72,7 +79,24 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
                     f"the table {current.name} is partitioned by {shown(current.partitions)}, not by"
                     f" {shown(wanted.partitions)}: change what is wanted, let partitions evolve, or name another table"
                 )
-    return Plan(wanted, contract, tuple(changes), tuple(walk.verdicts), tuple(walk.lacking), tuple(objections))
+    found = tuple(changes), tuple(walk.verdicts), tuple(walk.lacking), tuple(objections)
+    return Plan(wanted, contract, *found, tuple(_unplanned(current, wanted)))
+
+
+def _unplanned(current: TableState, wanted: TableSpec) -> Iterator[str]:
+    """Of what a new table is made with; where nothing is wanted, whatever there is will do."""
+    if wanted.sort and tuple(map(_spelled, wanted.sort)) != current.sort:
+        yield f"the sort order [{', '.join(map(str, current.sort))}]"
+    if wanted.identifier and {*wanted.identifier} != {*current.identifier}:
+        yield f"the identifier [{', '.join(current.identifier)}]"
+    there = {**current.properties, _FORMAT: str(current.format_version)}
+    yield from (f"the property {key}" for key, text in wanted.told.items() if there.get(key) != text)
+    if wanted.location and wanted.location.rstrip("/") != current.location.rstrip("/"):
+        yield f"the location {current.location}"
+
+
+def _spelled(sort: Sort) -> Sort:
+    return replace(sort, column=str(Partition.parse(sort.column)))
 
 
 def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:

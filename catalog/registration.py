@@ -17,8 +17,6 @@ from catalog.states import partition_spec_of, schema_of, sort_order_of
 
 # What is needed for deletes by row, and what every engine reads.
 _FORMAT_VERSION = "2"
-# Where Spark and others keep what a person says of a table.
-_DOC = "comment"
 A_VIEW = "is a view, and a table is needed; name another one"
 
 
@@ -89,11 +87,7 @@ def _create(lake: Lake, spec: TableSpec) -> None:
                 location=spec.location,
                 partition_spec=partition_spec_of(spec, schema),
                 sort_order=sort_order_of(spec, schema),
-                properties={
-                    "format-version": _FORMAT_VERSION,
-                    **({_DOC: spec.doc} if spec.doc else {}),
-                    **spec.properties,
-                },
+                properties={"format-version": _FORMAT_VERSION, **spec.told},
             )
         except TableAlreadyExistsError:
             if is_view(lake, spec.name):

@@ -43,6 +43,7 @@ from catalog import (
     head,
     load,
     open_branch,
+    plan,
     publish,
     publish_again,
     restage_onto,
@@ -177,6 +178,7 @@ def test_a_table_comes_back_as_it_was_declared(lake: Lake) -> None:
     made = create_table(lake, spec)
     assert (made.columns, made.partitions, made.sort) == (spec.columns, spec.partitions, spec.sort)
     assert spec.properties.items() <= made.properties.items()
+    assert str(plan(made, spec)) == "nothing to change"
     assert made.format_version == 2
     assert made.main is None
     assert made.history_complete()

@@ -320,6 +320,13 @@ def test_nothing_is_done_that_the_plan_did_not_say(lake: Lake, name: str) -> Non
     assert [column.name for column in apply(lake, name, found).columns] == ["id", "site", "a", "b"]
 
 
+def test_a_plan_of_one_table_is_not_carried_out_on_another(lake: Lake, name: str, unmade: str) -> None:
+    before = create_table(lake, TableSpec(f"{unmade}x", columns(id="int")))
+    with pytest.raises(Refused, match=f"the plan is of table {name}, not of {unmade}x"):
+        apply(lake, before.name, plan(load(lake, name), TableSpec(name, columns(more="long"))))
+    assert load(lake, before.name) == before
+
+
 # -- partitions -------------------------------------------------------------------------------------------
 
 
