@@ -3,7 +3,8 @@
 lake = connect(Connection("http://localhost:8181"))
 ensure_namespace(lake, "iot")
 create_table(lake, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
-found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", (Column("id", "long"), Column("site", "string"))))
+today = columns_of(pyarrow.schema({"id": pyarrow.int64(), "site": pyarrow.string()}))
+found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", today))
 apply(lake, "iot.sensors", found)     # + site string; found.refusals says what the table will not take
 open_branch(lake, "iot.sensors", "landing_1")
 staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
