@@ -502,15 +502,20 @@ def test_ten_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) 
 
 def test_a_view_is_no_table(kind: Kind, lake: Lake, unmade: str) -> None:
     kind.needs(Can.VIEWS)
+    a_view(lake, unmade)
+    with pytest.raises(Refused, match=f"{unmade} is a view"):
+        create_table(lake, TableSpec(unmade, columns(id="long")))
+    assert "is a view" in inspect(lake, unmade).refusal
+
+
+def a_view(lake: Lake, name: str) -> None:
     select = [{"type": "sql", "sql": "select 1 as a", "dialect": "spark"}]
     version = ViewVersion.model_validate(
         {"schema-id": 0, "representations": select, "default-namespace": [NAMESPACE], "summary": {"engine-name": "x"}}
     )
     field = NestedField(field_id=1, name="a", field_type=IntegerType(), required=False)
-    lake.pyiceberg.create_view(unmade, Schema(field), version)
-    with pytest.raises(Refused, match=f"{unmade} is a view"):
-        create_table(lake, TableSpec(unmade, columns(id="long")))
-    assert "is a view" in inspect(lake, unmade).refusal
+    with lake.calling("making a view"):
+        lake.pyiceberg.create_view(name, Schema(field), version)
 
 
 def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: Lake, name: str) -> None:
