@@ -29,14 +29,16 @@ def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableSt
     """Make the table, or give the one that is there, whatever its shape; many may do so at once.
 
     Defaults, which pyiceberg gives no new table, are for the plan that comes next, as with a table that is there.
-    Refused where it can't be as it is declared, where a view has its name, and without `create` where it is missing.
+    Refused where it can't be as it is declared, or where a view has its name; without `create` a missing one is
+    TableMissing.
     """
     for last in patiently():
         try:
             return load(lake, spec.name)
         except TableMissing:
             if not create:
-                raise Refused(f"there is no table {spec.name}, and it may not be made: make it, or allow it") from None
+                said = f"there is no table {spec.name}, and it may not be made: make it, or allow it"
+                raise TableMissing(said) from None
         try:
             _create(lake, spec)
         except Unreachable:

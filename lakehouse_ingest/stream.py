@@ -199,6 +199,7 @@ class Stream:
             self.settings.catalog.publish,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
             settled=lambda table: self.watch.events.commit_reconciled(table=table),
+            create=self.settings.catalog.create,
         )
         return self._lake
 
@@ -226,10 +227,7 @@ class Stream:
         if len({*named, record_name, dead_name}) < len(named) + 2:
             raise SettingsRefused("the dead letters, the batch record and the events need a table each")
         routing.check(self.stream, self.spark)
-        lake.ensure_namespace(namespace)
-        own = FileOptions()
-        lake.create(record_spec(record_name, own))
-        lake.create(_dead_spec(dead_name, own))
+        self._provide(lake, record_name, dead_name)
         # A start that was killed between its claim and its registering is known there, and nothing else.
         is_told = lake.knows(record_name) and lake.registered(record_name)
         known = {} if is_told else self._known(lake, [record_name, dead_name])
@@ -306,7 +304,7 @@ class Stream:
             offset_log=checkpoint / "offsets",
             start=start,
             record=record,
-            dead=Landing(places[dead_name], own),
+            dead=Landing(places[dead_name], FileOptions()),
             tables=tables,
             held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
             still_the_same=lambda: _refuse_others(source, identity),
@@ -336,12 +334,21 @@ class Stream:
         start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
         return start, {**shares.left(record, tables, now, done), **start}
 
+    def _provide(self, lake: Lake, record: str, dead: str) -> None:
+        """All that has to be there whatever records come; the events' tables are made when theirs do."""
+        own = FileOptions()
+        lake.ensure_namespace(self.settings.catalog.namespace)
+        lake.create(record_spec(record, own))
+        lake.create(_dead_spec(dead, own))
+        lake.need(*self._foretold())
+
+    def _foretold(self) -> list[str]:
+        return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
+
     def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
         """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
-        namespace = self.settings.catalog.namespace
-        found = lake.known_in(namespace)
-        named = [f"{namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
-        found.refuse_unread(self.identity, {*own, *named})
+        found = lake.known_in(self.settings.catalog.namespace)
+        found.refuse_unread(self.identity, {*own, *self._foretold()})
         if found.unread:
             first, *_ = found.unread.values()
             names = [*found.unread]

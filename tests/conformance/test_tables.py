@@ -44,6 +44,7 @@ from catalog import (
     Refused,
     Rule,
     Sort,
+    TableMissing,
     TableSpec,
     TableState,
     add_columns,
@@ -448,7 +449,7 @@ def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: st
         Column("site", "string"),
     )
     missing = f"{unmade}x"
-    with pytest.raises(Refused, match=f"no table {missing}, and it may not be made"):
+    with pytest.raises(TableMissing, match=f"no table {missing}, and it may not be made"):
         create_table(lake, TableSpec(missing, columns(id="long")), create=False)
     assert inspect(lake, missing).missing
 
