@@ -227,10 +227,15 @@ class Stream:
         if len({*named, record_name, dead_name}) < len(named) + 2:
             raise SettingsRefused("the dead letters, the batch record and the events need a table each")
         routing.check(self.stream, self.spark)
-        self._provide(lake, record_name, dead_name)
+        lake.ensure_namespace(namespace)
+        own = FileOptions()
+        lake.create(record_spec(record_name, own))
+        lake.create(_dead_spec(dead_name, own))
         # A start that was killed between its claim and its registering is known there, and nothing else.
-        is_told = lake.knows(record_name) and lake.registered(record_name)
-        known = {} if is_told else self._known(lake, [record_name, dead_name])
+        told = lake.registered(record_name) if lake.knows(record_name) else {}
+        known = {} if told else self._known(lake, [record_name, dead_name])
+        # Whether one that we have landed in was dropped, is asked below.
+        lake.need(*(name for name in self._foretold() if name not in (told or known)))
         lake.begin_within(0)  # until it is known which generation it is, every mark counts
         # Before anything is claimed: a start that is refused must not end the one that runs.
         self._compare(lake, record_name)
@@ -304,7 +309,7 @@ class Stream:
             offset_log=checkpoint / "offsets",
             start=start,
             record=record,
-            dead=Landing(places[dead_name], FileOptions()),
+            dead=Landing(places[dead_name], own),
             tables=tables,
             held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
             still_the_same=lambda: _refuse_others(source, identity),
@@ -333,14 +338,6 @@ class Stream:
         shared = [place for name, place in places.items() if name != dead]
         start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
         return start, {**shares.left(record, tables, now, done), **start}
-
-    def _provide(self, lake: Lake, record: str, dead: str) -> None:
-        """All that has to be there whatever records come; the events' tables are made when theirs do."""
-        own = FileOptions()
-        lake.ensure_namespace(self.settings.catalog.namespace)
-        lake.create(record_spec(record, own))
-        lake.create(_dead_spec(dead, own))
-        lake.need(*self._foretold())
 
     def _foretold(self) -> list[str]:
         return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
