@@ -78,9 +78,9 @@ def is_view(lake: Lake, name: str) -> bool:
 
 def _create(lake: Lake, spec: TableSpec) -> None:
     identifier = identifier_of(spec.name)
-    if problem := next(_problems(spec), None):
-        raise Refused(f"creating table {spec.name}: {problem}")
     with lake.calling(f"creating table {spec.name}"):
+        if problem := next(_problems(spec), None):
+            raise Refused(f"creating table {spec.name}: {problem}")
         schema = schema_of(spec)
         try:
             lake.pyiceberg.create_table(

@@ -458,6 +458,8 @@ def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: st
     ("spec", "said"),
     [
         ({"columns": ()}, "no columns"),
+        ({"columns": (Column("a", "list<bigint>"),)}, "'bigint' in .* is no Iceberg type: Iceberg says long"),
+        ({"sort": (Sort("day(site"),)}, "'day\\(site' is no partition field"),
         ({"columns": (Column("a", "int"), Column("a", "int"))}, "a is there twice"),
         ({"partitions": layout("day(nowhere)")}, "names nowhere"),
         ({"partitions": layout("day(site)")}, "can't be taken of site, which is string"),
