@@ -156,7 +156,12 @@ def test_where_nothing_may_be_made_what_is_missing_is_refused_by_the_setting() -
     there = {("GET", "/tables/others"): of(), ("GET", "/namespaces/iot"): NO_NAMESPACE}
     said = "there is no {}, and it may not be made: make it, or allow it; see `catalog.create`"
     with lake_with(there, create=False) as lake:
-        for ask in (lambda: lake.create(SPEC), lambda: lake.need("iot.others", NAME)):
+        asks: list[Callable[[], object]] = [
+            lambda: lake.create(SPEC),
+            lambda: lake.need("iot.others", NAME),
+            lambda: _tables(settings(), lake),
+        ]
+        for ask in asks:
             with pytest.raises(SettingsRefused) as told:
                 ask()
             assert str(told.value) == said.format(f"table {NAME}")
