@@ -14,6 +14,7 @@ import pytest
 import requests
 from pyiceberg.table import Transaction
 
+import catalog
 from catalog import (
     BranchesRefused,
     BranchGone,
@@ -184,6 +185,13 @@ def test_a_table_comes_back_as_it_was_declared(lake: Lake) -> None:
     assert made.history_complete()
     fields = [field.name for field in lake.pyiceberg.load_table(spec.name).spec().fields]
     assert fields == ["event_time_day", "id_bucket", "name_trunc", "n"]
+
+
+def test_what_the_package_says_of_itself_runs(kind: Kind, lake: Lake, unmade: str) -> None:
+    kind.needs(Can.NESTED, Can.BRANCH_FIRST)
+    _, _, program = str(catalog.__doc__).partition("\n\n")
+    exec(program.replace('"iot', f'"{unmade}'), {**vars(catalog), "connect": lambda _: lake, "pyarrow": pa})
+    assert ids_in(lake, f"{unmade}.sensors") == [1]
 
 
 def test_what_is_missing_is_named(lake: Lake) -> None:
