@@ -3,13 +3,15 @@
 lake = connect(Connection("http://localhost:8181"))
 ensure_namespace(lake, "iot")
 create_table(lake, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
-found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", (Column("id", "long"), Column("site", "string"))))
+today = columns_of(pyarrow.schema({"id": pyarrow.int64(), "site": pyarrow.string()}))
+found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", today))
 apply(lake, "iot.sensors", found)     # + site string; found.refusals says what the table will not take
 open_branch(lake, "iot.sensors", "landing_1")
 staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
 publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.arrow import arrow_type, columns_of
 from catalog.changes import Add, Change, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import Lake, connect
@@ -46,7 +48,7 @@ from catalog.publication import drop_branches, open_branch, publish
 from catalog.reading import rows_since
 from catalog.registration import create_table, load, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
-from catalog.rewriting import RowChange, arrow_type, rewrite_rows, rows_with
+from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
 from catalog.staging import append_rows, publish_again
 from catalog.typenames import bare, canonical, fields_of
@@ -107,6 +109,7 @@ __all__ = [
     "arrow_type",
     "bare",
     "canonical",
+    "columns_of",
     "connect",
     "create_table",
     "drop_branches",

@@ -22,8 +22,10 @@ def apply(lake: Lake, name: str, planned: Plan) -> TableState:
     """Make the plan's changes in one commit; what it refuses is not touched, and an objection is Refused.
 
     Where others have changed the table since, it is planned again: what they did too is left out, and nothing is
-    done that the plan did not say.
+    done that the plan did not say. A plan of another table is Refused.
     """
+    if name != planned.wanted.name:
+        raise Refused(f"the plan is of table {planned.wanted.name}, not of {name}")
 
     def still_to_do(state: TableState) -> Sequence[Change]:
         again = plan(state, planned.wanted, planned.contract)

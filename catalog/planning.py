@@ -8,7 +8,7 @@ optional at every depth: rows that are there lack it. What the table has and the
 differs by case only is neither the same nor another one: it is set aside.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
@@ -18,9 +18,12 @@ from catalog.comparison import Comparison
 from catalog.contracts import FOLLOW, Contract, Rule, within
 from catalog.defaults import filled
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
-from catalog.layouts import misfits, same_partitions, shown
-from catalog.specs import Column, TableSpec, TableState
+from catalog.layouts import misfits, same_partitions, shown, term_of
+from catalog.specs import Column, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
+
+_FORMAT = "format-version"  # as a property it is asked for, and kept beside them
+_NOTHING = "nothing to change"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Plan:
     lacking: tuple[str, ...]  # the table needs a value there and the data may have none: such a row can't land
     objections: tuple[str, ...]  # why the table can't be used at all as it is wanted
     unfilled: tuple[str, ...] = ()  # of defaults: why the table can't have them; its columns it can
+    unplanned: tuple[str, ...] = ()  # what else differs from what is wanted: it stays as it is
 
     def covers(self, change: Change) -> bool:
         """Whether it is one of the plan's, or a part of one: others may have done the rest."""
@@ -47,8 +51,11 @@ class Plan:
         return tuple(each for each in self.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE})
 
     def __str__(self) -> str:
-        said = (*self.changes, *self.refusals, *self.unfilled, *self.objections)
-        return "\n".join(map(str, said)) or "nothing to change"
+        """One line each; a table that is as it is wanted has nothing to change."""
+        lacking = (f"{path}: the table needs a value, and the data may have none" for path in self.lacking)
+        stays = [f"not as wanted, and no plan changes it: {', '.join(self.unplanned)}"] if self.unplanned else ()
+        said = (*self.changes, *self.refusals, *lacking, *self.unfilled, *self.objections, *stays)
+        return "\n".join(map(str, said)) or _NOTHING
 
 
 def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) -> Plan:
@@ -76,8 +83,30 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
                     f"the table {current.name} is partitioned by {shown(current.partitions)}, not by"
                     f" {shown(wanted.partitions)}: change what is wanted, let partitions evolve, or name another table"
                 )
-    seen = (tuple(walk.verdicts), tuple(walk.lacking))
-    return Plan(wanted, contract, tuple(changes), *seen, tuple(objections), tuple(unfilled))
+    seen = (tuple(walk.verdicts), tuple(walk.lacking), tuple(objections))
+    return Plan(wanted, contract, tuple(changes), *seen, tuple(unfilled), tuple(_unplanned(current, wanted)))
+
+
+def _unplanned(current: TableState, wanted: TableSpec) -> Iterator[str]:
+    """Of what a new table is made with; where nothing is wanted, whatever there is will do."""
+    names = {column.name for column in current.columns}
+    if wanted.sort and tuple(_spelled(sort, names) for sort in wanted.sort) != current.sort:
+        yield f"the sort order [{', '.join(map(str, current.sort))}]"
+    if wanted.identifier and {*wanted.identifier} != {*current.identifier}:
+        yield f"the identifier [{', '.join(current.identifier)}]"
+    there = {**current.properties, _FORMAT: str(current.format_version)}
+    yield from (f"the property {key}" for key, text in wanted.told.items() if there.get(key) != text)
+    if wanted.location and wanted.location.rstrip("/") != current.location.rstrip("/"):
+        yield f"the location {current.location}"
+
+
+def _spelled(sort: Sort, names: Collection[str]) -> Sort:
+    """As a table's own sort order is; what is no term is a name."""
+    try:
+        term = term_of(sort, names)
+    except ValueError:
+        return sort
+    return replace(sort, column=term.column if term.transform == "identity" else str(term))
 
 
 def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:

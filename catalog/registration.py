@@ -19,8 +19,6 @@ from catalog.states import partition_spec_of, schema_of, sort_order_of
 _FORMAT = "format-version"
 # What is needed for deletes by row, and what every engine reads.
 _FORMAT_VERSION = "2"
-# Where Spark and others keep what a person says of a table.
-_DOC = "comment"
 A_VIEW = "is a view, and a table is needed; name another one"
 
 
@@ -34,14 +32,16 @@ def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableSt
 
     Defaults, which pyiceberg gives no new table, are for the plan that comes next, as with a table that is there; those
     that no plan could give it are Refused.
-    Refused where it can't be as it is declared, where a view has its name, and without `create` where it is missing.
+    Refused where it can't be as it is declared, or where a view has its name; without `create` a missing one is
+    TableMissing.
     """
     for last in patiently():
         try:
             return load(lake, spec.name)
         except TableMissing:
             if not create:
-                raise Refused(f"there is no table {spec.name}, and it may not be made: make it, or allow it") from None
+                said = f"there is no table {spec.name}, and it may not be made: make it, or allow it"
+                raise TableMissing(said) from None
         try:
             _create(lake, spec)
         except Unreachable:
@@ -92,11 +92,7 @@ def _create(lake: Lake, spec: TableSpec) -> None:
                 location=spec.location,
                 partition_spec=partition_spec_of(spec, schema),
                 sort_order=sort_order_of(spec, schema),
-                properties={
-                    _FORMAT: _FORMAT_VERSION,
-                    **({_DOC: spec.doc} if spec.doc else {}),
-                    **spec.properties,
-                },
+                properties={_FORMAT: _FORMAT_VERSION, **spec.told},
             )
         except TableAlreadyExistsError:
             if is_view(lake, spec.name):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
@@ -23,7 +22,6 @@ from catalog.rows import read_rows, write_rows
 from catalog.specs import TableState
 from catalog.staging import TRIES
 from catalog.states import state_of
-from catalog.typenames import parse_type
 
 _MAIN = "main"
 
@@ -69,11 +67,6 @@ def rewrite_rows(lake: Lake, name: str, column: str, change: RowChange, decide: 
             if last:
                 raise
     raise AssertionError
-
-
-def arrow_type(text: str) -> pa.DataType:
-    """Give a type as rows have it in Arrow."""
-    return schema_to_pyarrow(parse_type(text))
 
 
 def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:

@@ -145,6 +145,11 @@ class TableSpec:
     location: str | None = None  # None: where the catalog says
     doc: str | None = None
 
+    @property
+    def told(self) -> Mapping[str, str]:
+        """Give the properties, the doc among them where Spark and others keep what a person says of a table."""
+        return {**({"comment": self.doc} if self.doc else {}), **self.properties}
+
 
 @dataclass(frozen=True)
 class Snapshot:

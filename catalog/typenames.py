@@ -24,6 +24,16 @@ _TOKEN = re.compile(
 )
 _WORD = re.compile(r"\w+")
 _REQUIRED = "required"
+# What others call a type, for whoever writes it so.
+_ELSEWHERE = {
+    **dict.fromkeys(["bigint", "int64"], "long"),
+    **dict.fromkeys(["integer", "smallint", "tinyint", "int32"], "int"),
+    **dict.fromkeys(["text", "varchar", "char", "str"], "string"),
+    **dict.fromkeys(["real", "float32"], "float"),
+    "float64": "double",
+    "bool": "boolean",
+    "bytes": "binary",
+}
 _PRIMITIVE: TypeAdapter[IcebergType] = TypeAdapter(IcebergType)
 
 
@@ -123,7 +133,8 @@ class _Reader:
         try:
             return _primitive("".join(name.split()))
         except (ValueError, OutOfRange):
-            raise ValueError(f"{name!r} in {self._text!r} is no Iceberg type") from None
+            hint = f": Iceberg says {known}" if (known := _ELSEWHERE.get(name.lower())) else ""
+            raise ValueError(f"{name!r} in {self._text!r} is no Iceberg type{hint}") from None
 
     def _struct(self) -> StructType:
         if self._peek() == ">":

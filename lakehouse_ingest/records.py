@@ -27,7 +27,7 @@ class Reason(StrEnum):
     MISSING = "missing_field"
     EVENT_TIME = "wrong_event_time"
     NO_COLUMN = "no_column"  # a field that may not become one: too many, or a name that meets another
-    NO_TABLE = "no_table"  # no entry of the settings takes it, or its type can't be found
+    NO_TABLE = "no_table"  # no entry of the settings takes it, its type can't be found, or none may be made
     TOO_MANY_TABLES = "too_many_tables"
     SET_ASIDE = "set_aside"  # by a function of the user's
     NAME_TAKEN = "name_taken"  # the table that it should go to belongs to another topic or type

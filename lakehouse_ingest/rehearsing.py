@@ -112,7 +112,7 @@ class RehearsedStream(Stream):
     def rehearse(self) -> None:
         """Raises what would keep a run from starting, or end it."""
         refuse_unread(self.settings.source, self._is_read)
-        self._lake = RehearsedLake(self.connection, self.identity, self.stage)
+        self._lake = RehearsedLake(self.connection, self.identity, self.stage, create=self.settings.catalog.create)
         if self.sample is not None:
             size = min(self.sample, self.stream.max_records)
             self.stream = self.stream.model_copy(update={"max_records": size})
@@ -271,7 +271,7 @@ def foresee(pipeline: Pipeline, sample: int | None) -> Foresight:
         for stream, transform in zip_longest(pipeline.settings.streams, pipeline.transforms)
     ]
     outlooks = [_outlook(stream) for stream in streams]
-    lake = RehearsedLake(pipeline.connection, pipeline.settings.name, stage)
+    lake = RehearsedLake(pipeline.connection, pipeline.settings.name, stage, create=pipeline.settings.catalog.create)
     names = dict.fromkeys([*stage.tables, *(name for each in outlooks for name in each.tables)])
     tables = [found for name in names if (found := stage.tables.get(name) or _unchanged(lake, name))]
     notes = {each.after.name: lake.inspected(each.after.name) for each in tables if each.before}

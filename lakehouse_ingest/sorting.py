@@ -163,12 +163,13 @@ def _nowhere(
 ) -> DataFrame:
     """The records that no table takes, each with the reason."""
     left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
-    taken = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is Reason.NAME_TAKEN}
-    details = F.map_from_arrays(F.lit([*taken]), F.lit([*taken.values()])) if taken else None
-    detail = F.lit("") if details is None else F.try_element_at(details, F.col(ROUTE))
-    named = faulty(Reason.NAME_TAKEN, detail, STAGE)
     many = faulty(Reason.TOO_MANY_TABLES, F.lit(f"the stream feeds {stream.max_tables} tables: `max_tables`"), STAGE)
-    fault = F.when(F.col(ROUTE).isin([*taken]), named).when(F.col(ROUTE).isNotNull(), many)
+    fault = F.when(F.col(ROUTE).isNotNull(), many)
+    for reason in (Reason.NAME_TAKEN, Reason.NO_TABLE):
+        told = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is reason}
+        if told:
+            detail = F.try_element_at(F.map_from_arrays(F.lit([*told]), F.lit([*told.values()])), F.col(ROUTE))
+            fault = F.when(F.col(ROUTE).isin([*told]), faulty(reason, detail, STAGE)).otherwise(fault)
     # What can't be read at all has no type either: then that is what is said of it.
     read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
     return astray(read, stream, form.field).select(RECORD, FAULT)

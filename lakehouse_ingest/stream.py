@@ -200,6 +200,7 @@ class Stream:
             self.settings.catalog.publish,
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
             settled=lambda table: self.watch.events.commit_reconciled(table=table),
+            create=self.settings.catalog.create,
         )
         return self._lake
 
@@ -232,8 +233,10 @@ class Stream:
         lake.create(record_spec(record_name, own))
         lake.create(_dead_spec(dead_name, own))
         # A start that was killed between its claim and its registering is known there, and nothing else.
-        is_told = lake.knows(record_name) and lake.registered(record_name)
-        known = {} if is_told else self._known(lake, [record_name, dead_name])
+        told = lake.registered(record_name) if lake.knows(record_name) else {}
+        known = {} if told else self._known(lake, [record_name, dead_name])
+        # Whether one that we have landed in was dropped, is asked below.
+        lake.need(*(name for name in self._foretold() if name not in (told or known)))
         lake.begin_within(0)  # until it is known which generation it is, every mark counts
         # Before anything is claimed: a start that is refused must not end the one that runs.
         self._compare(lake, record_name)
@@ -337,12 +340,13 @@ class Stream:
         start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
         return start, {**shares.left(record, tables, now, done), **start}
 
+    def _foretold(self) -> list[str]:
+        return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
+
     def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
         """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
-        namespace = self.settings.catalog.namespace
-        found = lake.known_in(namespace)
-        named = [f"{namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
-        found.refuse_unread(self.identity, {*own, *named})
+        found = lake.known_in(self.settings.catalog.namespace)
+        found.refuse_unread(self.identity, {*own, *self._foretold()})
         if found.unread:
             first, *_ = found.unread.values()
             names = [*found.unread]

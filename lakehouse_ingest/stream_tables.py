@@ -59,7 +59,7 @@ class StreamTables:
         if (known := self._found.get(route)) is not None:
             return known
         found = self._new(route)
-        if isinstance(found, TableKeeper) or found.reason is not Reason.TOO_MANY_TABLES:
+        if isinstance(found, TableKeeper) or found.reason is Reason.NAME_TAKEN:
             self._found[route] = found  # of the others there may be more than memory is for
         return found
 
@@ -137,6 +137,11 @@ class StreamTables:
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
+        if state is None and _origin(route):
+            try:
+                self.lake.need(name)
+            except SettingsRefused as refusal:
+                return Refusal(Reason.NO_TABLE, str(refusal))
         return keeper
 
     def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:

@@ -160,7 +160,8 @@ def _found(settings: Settings, uri: str, origin: From) -> list[Stood]:
 
 def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
+    told = settings.catalog
+    lake = Lake(connection_of(told, settings.s3, uri), identity, told.publish, create=told.create)
     source = sources.of_stream(settings.source, stream)
     logs = source.identity()
     low, high = source.bounds()

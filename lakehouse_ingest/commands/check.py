@@ -87,10 +87,13 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
             if not (settings.catalog.uri or settings.catalog.path.exists()):
                 stack.callback(rmtree, settings.catalog.path, ignore_errors=True)
             found = lines.line("catalog", lambda: _catalog(settings, jars, stack))
-            table = lines.line("table", lambda: _table(settings, found.lake, stack)) if found else None
+            # A probe is a table, too.
+            makes = found is not None and found.lake.creates
+            table = lines.line("table", lambda: _table(settings, found.lake, stack)) if found and makes else None
             if found and table:
                 lines.line("pyiceberg", lambda: _pyiceberg(found.lake, table))
                 lines.line("publish", lambda: _publish(settings, found.lake, table))
+            if found and (table or not makes):
                 lines.line("tables", lambda: _tables(settings, found.lake))
             if found and table and java and spark_jars:
                 lines.line("spark", lambda: _spark(settings, found.uri, table, java, spark_jars))
@@ -131,8 +134,11 @@ def _topics(settings: Settings, stream: StreamSettings) -> tuple[str, None]:
 
 def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[str, Reached]:
     uri = stack.enter_context(reached(settings, jars, make=True))
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name, settings.catalog.publish)
-    namespace = settings.catalog.namespace
+    told = settings.catalog
+    lake = Lake(connection_of(told, settings.s3, uri), settings.name, told.publish, create=told.create)
+    namespace = told.namespace
+    if not lake.creates:
+        lake.ensure_namespace(namespace)
     there = "is there" if lake.has_namespace(namespace) else "will be made"
     return f"{without_login(uri)} answers; namespace {namespace} {there}", Reached(uri, lake)
 
@@ -162,8 +168,10 @@ def _tables(settings: Settings, lake: Lake) -> tuple[str, None]:
     found = [lake.look(f"{settings.catalog.namespace}.{name}") for name in wanted]
     if refused := next((each for each in found if each.refusal), None):
         raise NeedsOperator(refused.refusal)
+    lake.need(*(each.name for each in found))
+    left = "the others will be made" if lake.creates else "and none was made to try it: `catalog.create` is off"
     noted = next((f"; {each.name}: {each.notes[0]}" for each in found if each.notes), "")
-    return f"{sum(not each.missing for each in found)} of {len(found)} are there, the others will be made{noted}", None
+    return f"{sum(not each.missing for each in found)} of {len(found)} are there, {left}{noted}", None
 
 
 def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:

@@ -70,7 +70,12 @@ class CatalogSettings(Model):
         default=None,
         description="the catalog's own name for the warehouse; of the embedded one an s3:// place for its tables",
     )
-    namespace: Dotted = Field(default="ingest", description="namespace of the tables, made when absent")
+    namespace: Dotted = Field(default="ingest", description="namespace of the tables")
+    create: bool = Field(
+        default=True,
+        description="make the namespace and tables that are not there; off: a start without one of them is refused, and"
+        " records whose type has no table are dead letters",
+    )
     token: Secret | None = Field(examples=["…"], default=None, description="bearer token")
     credential: Secret | None = Field(
         examples=["client-id:secret"], default=None, description="OAuth2 client credentials, as client-id:secret"

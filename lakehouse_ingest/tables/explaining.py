@@ -26,6 +26,7 @@ URI = "see `catalog.uri`"
 FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
 FILES_AWAY = "see `s3.endpoint` and `s3.session_token`"
 OR_ANOTHER = ", or name another in `catalog.namespace`"
+CREATE = "see `catalog.create`"
 NO_BRANCHES = 'if this catalog allows no branches, set `catalog.publish` to "direct"'
 
 

@@ -15,7 +15,7 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables.explaining import URI, LostRace, explained, makeable, superseded, with_advice
+from lakehouse_ingest.tables.explaining import CREATE, URI, LostRace, explained, makeable, superseded, with_advice
 from lakehouse_ingest.tables.places import (
     REGISTERED,
     TOPIC,
@@ -42,6 +42,8 @@ class Lake:
         publish: str = "branch",
         refused: Refused = lambda _table, _attempt, _error: None,
         settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
+        *,
+        create: bool = True,  # what is missing; else it is refused
     ) -> None:
         with explained():
             try:
@@ -50,13 +52,13 @@ class Lake:
                 raise SettingsRefused(with_advice(refusal, URI)) from refusal
             except catalog.Unreachable as away:
                 raise TryAgain(with_advice(away, URI)) from away
-        self._pipeline = pipeline
+        self._pipeline, self.creates = pipeline, create
         self._way = WAYS[publish](self._lake, pipeline, refused)
         self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
 
     def ensure_namespace(self, namespace: str) -> None:
-        with explained(), makeable():
-            catalog.ensure_namespace(self._lake, namespace)
+        with explained(), makeable(), self._made_by_others():
+            catalog.ensure_namespace(self._lake, namespace, create=self.creates)
 
     def has_namespace(self, namespace: str) -> bool:
         with explained():
@@ -86,8 +88,22 @@ class Lake:
             return catalog.inspect(self._lake, table)
 
     def create(self, spec: catalog.TableSpec) -> TableState:
-        with explained():
-            return catalog.create_table(self._lake, spec)
+        with explained(), self._made_by_others():
+            return catalog.create_table(self._lake, spec, create=self.creates)
+
+    def need(self, *tables: str) -> None:
+        """Refuse one that there is not, where it would not be made."""
+        for table in () if self.creates else tables:
+            self.create(catalog.TableSpec(table, ()))
+
+    @contextmanager
+    def _made_by_others(self) -> Iterator[None]:
+        try:
+            yield
+        except (catalog.NamespaceMissing, catalog.TableMissing) as missing:
+            if self.creates:
+                raise
+            raise SettingsRefused(with_advice(missing, CREATE)) from missing
 
     def rows_since(
         self, table: str, column: str, moment: dt.datetime, columns: Sequence[str]

@@ -12,8 +12,8 @@ from lakehouse_ingest.tables.places import Place
 class RehearsedLake(Lake):
     """Tables are made and changed on the stage; a place on them is only looked up, whoever stands there."""
 
-    def __init__(self, connection: catalog.Connection, pipeline: str, stage: catalog.Stage) -> None:
-        super().__init__(connection, pipeline)
+    def __init__(self, connection: catalog.Connection, pipeline: str, stage: catalog.Stage, *, create: bool) -> None:
+        super().__init__(connection, pipeline, create=create)
         self._lake = self._way.lake = catalog.rehearse(self._lake, stage)
 
     def open(self, table: str, epoch: int, *, claiming: bool = False) -> Place:  # noqa: ARG002 - nobody is shut out

@@ -1,5 +1,6 @@
 """The catalogs, one after the other."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,19 +10,22 @@ from pyiceberg.exceptions import NamespaceNotEmptyError
 
 from catalog import CatalogError, Column, Lake, TableSpec, create_table, ensure_namespace
 from tests.services import catalogs
-from tests.services.catalogs import NAMESPACE, Kind
+from tests.services.catalogs import NAMESPACE, Embedded, Gated, Given, Kind, OfPyiceberg
+from tests.services.gateway import Gateway
 
 
-@pytest.fixture(scope="package", params=catalogs.RUN)
+@pytest.fixture(scope="package", params=[*catalogs.RUN, *catalogs.GIVEN])
 def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kind]:
-    made = {
-        "embedded": lambda: catalogs.embedded(request.getfixturevalue("rest_uri")),
-        "gated": lambda: catalogs.gated(request.getfixturevalue("rest_uri")),
-        "sql": lambda: catalogs.of_pyiceberg(tmp_path_factory.mktemp("sql")),
-        "given": catalogs.given,
-    }
-    with made[request.param]() as kind:
-        yield kind
+    match request.param:
+        case Embedded.name:
+            yield Embedded(request.getfixturevalue("rest_uri"))
+        case Gated.name:
+            with Gateway(request.getfixturevalue("rest_uri")) as gateway:
+                yield Gated(gateway)
+        case OfPyiceberg.name:
+            yield OfPyiceberg(tmp_path_factory.mktemp("sql"))
+        case _:
+            yield Given(os.environ)
 
 
 @pytest.fixture(scope="package")
@@ -29,7 +33,7 @@ def lake(kind: Kind) -> Iterator[Lake]:
     with kind.opened() as lake:
         ensure_namespace(lake, NAMESPACE)
         yield lake
-        if kind.name == "given":
+        if isinstance(kind, Given):
             clear(lake, (NAMESPACE,))
 
 

@@ -14,6 +14,7 @@ import pytest
 import requests
 from pyiceberg.table import Transaction
 
+import catalog
 from catalog import (
     BranchesRefused,
     BranchGone,
@@ -41,6 +42,7 @@ from catalog import (
     fence,
     load,
     open_branch,
+    plan,
     publish,
     publish_again,
     restage_onto,
@@ -175,11 +177,19 @@ def test_a_table_comes_back_as_it_was_declared(lake: Lake) -> None:
     made = create_table(lake, spec)
     assert (made.columns, made.partitions, made.sort) == (spec.columns, spec.partitions, spec.sort)
     assert spec.properties.items() <= made.properties.items()
+    assert str(plan(made, spec)) == "nothing to change"
     assert made.format_version == 2
     assert made.main is None
     assert made.history_complete()
     fields = [field.name for field in lake.pyiceberg.load_table(spec.name).spec().fields]
     assert fields == ["event_time_day", "id_bucket", "name_trunc", "n"]
+
+
+def test_what_the_package_says_of_itself_runs(kind: Kind, lake: Lake, unmade: str) -> None:
+    kind.needs(Can.NESTED, Can.BRANCH_FIRST)
+    _, _, program = str(catalog.__doc__).partition("\n\n")
+    exec(program.replace('"iot', f'"{unmade}'), {**vars(catalog), "connect": lambda _: lake, "pyarrow": pa})
+    assert ids_in(lake, f"{unmade}.sensors") == [1]
 
 
 def test_what_is_missing_is_named(lake: Lake) -> None:

@@ -44,6 +44,7 @@ from catalog import (
     Refused,
     Rule,
     Sort,
+    TableMissing,
     TableSpec,
     TableState,
     add_columns,
@@ -320,6 +321,13 @@ def test_nothing_is_done_that_the_plan_did_not_say(lake: Lake, name: str) -> Non
     assert [column.name for column in apply(lake, name, found).columns] == ["id", "site", "a", "b"]
 
 
+def test_a_plan_of_one_table_is_not_carried_out_on_another(lake: Lake, name: str, unmade: str) -> None:
+    before = create_table(lake, TableSpec(f"{unmade}x", columns(id="int")))
+    with pytest.raises(Refused, match=f"the plan is of table {name}, not of {unmade}x"):
+        apply(lake, before.name, plan(load(lake, name), TableSpec(name, columns(more="long"))))
+    assert load(lake, before.name) == before
+
+
 # -- partitions -------------------------------------------------------------------------------------------
 
 
@@ -480,7 +488,7 @@ def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: st
         Column("site", "string"),
     )
     missing = f"{unmade}x"
-    with pytest.raises(Refused, match=f"no table {missing}, and it may not be made"):
+    with pytest.raises(TableMissing, match=f"no table {missing}, and it may not be made"):
         create_table(lake, TableSpec(missing, columns(id="long")), create=False)
     assert inspect(lake, missing).missing
 
@@ -489,6 +497,8 @@ def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: st
     ("spec", "said"),
     [
         ({"columns": ()}, "no columns"),
+        ({"columns": (Column("a", "list<bigint>"),)}, "'bigint' in .* is no Iceberg type: Iceberg says long"),
+        ({"sort": (Sort("day(site"),)}, "'day\\(site' is no partition field"),
         ({"columns": (Column("a", "int"), Column("a", "int"))}, "a is there twice"),
         ({"partitions": layout("day(nowhere)")}, "names nowhere"),
         ({"partitions": layout("day(site)")}, "can't be taken of site, which is string"),
@@ -546,15 +556,20 @@ def test_ten_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) 
 
 def test_a_view_is_no_table(kind: Kind, lake: Lake, unmade: str) -> None:
     kind.needs(Can.VIEWS)
+    a_view(lake, unmade)
+    with pytest.raises(Refused, match=f"{unmade} is a view"):
+        create_table(lake, TableSpec(unmade, columns(id="long")))
+    assert "is a view" in inspect(lake, unmade).refusal
+
+
+def a_view(lake: Lake, name: str) -> None:
     select = [{"type": "sql", "sql": "select 1 as a", "dialect": "spark"}]
     version = ViewVersion.model_validate(
         {"schema-id": 0, "representations": select, "default-namespace": [NAMESPACE], "summary": {"engine-name": "x"}}
     )
     field = NestedField(field_id=1, name="a", field_type=IntegerType(), required=False)
-    lake.pyiceberg.create_view(unmade, Schema(field), version)
-    with pytest.raises(Refused, match=f"{unmade} is a view"):
-        create_table(lake, TableSpec(unmade, columns(id="long")))
-    assert "is a view" in inspect(lake, unmade).refusal
+    with lake.calling("making a view"):
+        lake.pyiceberg.create_view(name, Schema(field), version)
 
 
 def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: Lake, name: str) -> None:

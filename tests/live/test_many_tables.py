@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.errors import BadRecord
+from lakehouse_ingest.errors import BadRecord, SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.settings.models import TableSettings
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -74,6 +75,30 @@ def test_each_type_has_a_table_and_what_is_not_kept_is_counted(bench: Bench, top
     assert numbers(bench, f"ns_{topic}.payment") == [1]
     assert reasons(bench, topic) == {Reason.NO_TABLE: 1, Reason.BROKEN: 1}
     assert totals(bench, topic) == {"received": 7, "landed": 4, "dead": 2, "filtered": 1}
+
+
+def test_where_nothing_may_be_made_a_start_needs_all_that_it_names(bench: Bench, topic: str) -> None:
+    """The namespace, the batch record, the dead letters, the table of the topic; not what only records name."""
+    create_topic(bench.broker, topic, 1)
+    typed(bench, topic, ["order", "payment", "order"])
+    plain = settings(bench, topic)
+    switched_off = plain.model_copy(update={"catalog": plain.catalog.model_copy(update={"create": False})})
+    for missing, name in (("namespace", ""), ("table", ".lakehouse_batches")):
+        with pytest.raises(SettingsRefused, match=f"no {missing} ns_{topic}{name}, and .*; see `catalog.create`"):
+            bench.ingest(switched_off)
+        assert ((f"ns_{topic}",) in bench.lake.list_namespaces()) == (missing == "table")
+        bench.lake.create_namespace_if_not_exists(f"ns_{topic}")
+    assert not bench.lake.list_tables(f"ns_{topic}")
+    bench.ingest(settings(bench, topic, keep_types="order"), accept_changes=True)
+    typed(bench, topic, ["order", "payment"])
+    bench.ingest(switched_off, accept_changes=True)
+    assert tables_of(bench, topic) == {"order"}
+    assert numbers(bench, f"ns_{topic}.order") == [0, 0, 2]
+    (dead,) = bench.rows(f"ns_{topic}.dead_letters")
+    assert (dead["reason"], dead["detail"].rpartition("; ")[2]) == (Reason.NO_TABLE, "see `catalog.create`")
+    named = switched_off.streams[0].model_copy(update={"tables": (TableSettings(),)})
+    with pytest.raises(SettingsRefused, match=f"there is no table ns_{topic}.{topic}, and it may not be made"):
+        bench.ingest(switched_off.model_copy(update={"name": "other", "streams": (named,)}))
 
 
 @pytest.mark.parametrize("where", ["header:kind", "key"])

@@ -24,7 +24,7 @@ from catalog import (
     load,
     plan,
 )
-from tests.services.catalogs import NAMESPACE, of_pyiceberg
+from tests.services.catalogs import NAMESPACE, OfPyiceberg
 from tests.services.schemas import any_columns
 
 EVOLVE = Contract(partitions=Rule.EVOLVE, max_columns=None, max_depth=None)
@@ -59,7 +59,7 @@ STEPS = st.lists(st.tuples(LAYOUTS, DATA), min_size=1, max_size=5)
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    with of_pyiceberg(tmp_path_factory.mktemp("layouts")) as kind, kind.opened() as lake:
+    with OfPyiceberg(tmp_path_factory.mktemp("layouts")).opened() as lake:
         ensure_namespace(lake, NAMESPACE)
         yield lake
 

@@ -1,7 +1,7 @@
-"""The catalogs that the conformance suite goes over, and what each of them can't do.
+"""The catalogs that the conformance suite goes over; each says what it can't do.
 
 The embedded one, the same behind a gate with a lock on it, pyiceberg's own over SQLite, and any other that is given by
-the environment:
+the environment; its part of the suite is marked `given`:
 
 LAKEHOUSE_TEST_CATALOG_URI          of an Iceberg REST catalog; tables and namespaces are made in it, and dropped again
 LAKEHOUSE_TEST_CATALOG_WAREHOUSE, _TOKEN, _CREDENTIAL
@@ -11,11 +11,11 @@ LAKEHOUSE_TEST_CATALOG_CANNOT       of `Can`, separated by commas
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -39,61 +39,71 @@ class Can(StrEnum):
     NEW_FORMATS = "format 3"
 
 
-@dataclass(frozen=True)
 class Kind:
-    name: str
-    opened: Callable[[], AbstractContextManager[Lake]]  # a client of its own each time
+    """A catalog; whether it can't do what it says, and nothing else, `tests/conformance/test_abilities.py` tries."""
+
+    name: ClassVar[str]
     cannot: frozenset[Can] = frozenset()
+
+    def opened(self) -> AbstractContextManager[Lake]:
+        """A client of its own each time."""
+        raise NotImplementedError
 
     def needs(self, *abilities: Can) -> None:
         if missing := self.cannot & set(abilities):
             pytest.skip(f"{self.name} can't: {', '.join(sorted(missing))}")
 
 
-# Iceberg's JdbcCatalog puts every table below the warehouse.
-JDBC = frozenset({Can.NAMESPACE_PLACES})
-CANNOT = {
-    "embedded": JDBC,
-    "gated": JDBC,
-    "sql": frozenset({Can.VIEWS, Can.BRANCH_FIRST, Can.CUTS, Can.NEW_FORMATS}),
-}
+class Embedded(Kind):
+    name = "embedded"
+    cannot = frozenset({Can.NAMESPACE_PLACES})  # Iceberg's JdbcCatalog puts every table below the warehouse
+
+    def __init__(self, uri: str) -> None:
+        self.connection = Connection(uri)
+
+    def opened(self) -> AbstractContextManager[Lake]:
+        return closing(connect(self.connection))
 
 
-@contextmanager
-def embedded(uri: str) -> Iterator[Kind]:
-    yield Kind("embedded", lambda: closing(connect(Connection(uri))), CANNOT["embedded"])
+class Gated(Embedded):
+    name = "gated"
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.connection = Connection(gateway.uri, properties={"credential": gateway.credential, **asked_at(gateway)})
 
 
-@contextmanager
-def gated(uri: str) -> Iterator[Kind]:
-    with Gateway(uri) as gateway:
-        properties = {
-            "credential": gateway.credential,
-            "scope": gateway.scope,
-            "oauth2-server-uri": f"{gateway.uri}{TOKENS}",
-        }
-        yield Kind("gated", lambda: closing(connect(Connection(gateway.uri, properties=properties))), CANNOT["gated"])
+class OfPyiceberg(Kind):
+    name = "sql"
+    cannot = frozenset({Can.VIEWS, Can.BRANCH_FIRST, Can.CUTS, Can.NEW_FORMATS})
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def opened(self) -> AbstractContextManager[Lake]:
+        uri = f"sqlite:///{self.folder / 'catalog.db'}"
+        return closing(Lake(SqlCatalog("lake", uri=uri, warehouse=f"file://{self.folder}")))
 
 
-@contextmanager
-def of_pyiceberg(folder: Path) -> Iterator[Kind]:
-    uri = f"sqlite:///{folder / 'catalog.db'}"
-    yield Kind(
-        "sql",
-        lambda: closing(Lake(SqlCatalog("lake", uri=uri, warehouse=f"file://{folder}"))),
-        CANNOT["sql"],
-    )
+class Given(Kind):
+    name = "given"
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        told = {key.removeprefix(VARIABLE): text for key, text in environment.items() if key.startswith(VARIABLE)}
+        properties = json.loads(told.get("PROPERTIES", "{}"))
+        if "CREDENTIAL" in told:
+            properties["credential"] = told["CREDENTIAL"]
+        self.connection = Connection(told["URI"], told.get("WAREHOUSE"), told.get("TOKEN"), properties)
+        self.cannot = frozenset(map(Can, filter(None, map(str.strip, told.get("CANNOT", "").split(",")))))
+
+    def opened(self) -> AbstractContextManager[Lake]:
+        return closing(connect(self.connection))
 
 
-@contextmanager
-def given() -> Iterator[Kind]:
-    told = {name: os.environ.get(f"{VARIABLE}{name}") for name in ("URI", "WAREHOUSE", "TOKEN", "CREDENTIAL")}
-    properties = json.loads(os.environ.get(f"{VARIABLE}PROPERTIES", "{}"))
-    if told["CREDENTIAL"]:
-        properties["credential"] = told["CREDENTIAL"]
-    cannot = filter(None, map(str.strip, os.environ.get(f"{VARIABLE}CANNOT", "").split(",")))
-    connection = Connection(str(told["URI"]), told["WAREHOUSE"], told["TOKEN"], properties)
-    yield Kind("given", lambda: closing(connect(connection)), frozenset(map(Can, cannot)))
+def asked_at(gateway: Gateway) -> dict[str, str]:
+    """Where a gate gives its tokens, and for what."""
+    return {"scope": gateway.scope, "oauth2-server-uri": f"{gateway.uri}{TOKENS}"}
 
 
-RUN = [*CANNOT, *(["given"] if os.environ.get(f"{VARIABLE}URI") else [])]
+OURS: tuple[type[Kind], ...] = (Embedded, Gated, OfPyiceberg)
+RUN = [each.name for each in OURS]
+GIVEN = [pytest.param(Given.name, marks=pytest.mark.given)] if f"{VARIABLE}URI" in os.environ else []

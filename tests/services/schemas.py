@@ -59,8 +59,8 @@ class Part:
         return f"{'required ' if self.required else ''}{self.text}"
 
 
-def any_types() -> SearchStrategy[str]:
-    leaves = st.sampled_from([kind for family in FAMILIES for kind in family] + ["timestamp_ns", "struct<>"])
+def any_types(*more: str) -> SearchStrategy[str]:
+    leaves = st.sampled_from([*(kind for family in FAMILIES for kind in family), "timestamp_ns", "struct<>", *more])
     return st.recursive(leaves, _nested, max_leaves=6)
 
 

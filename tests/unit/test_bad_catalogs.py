@@ -22,6 +22,7 @@ from tests.unit.catalog_package.test_errors import METADATA, Answer, after_conne
 NAME = "iot.sensors"
 SPEC = TableSpec(NAME, (Column("id", "long"),))
 NOTHING = 404, json.dumps({"error": {"message": "none", "type": "NoSuchTableException", "code": 404}})
+NO_NAMESPACE = 404, json.dumps({"error": {"message": "none", "type": "NoSuchNamespaceException", "code": 404}})
 FINE = {"metadata-location": "file:/m", "metadata": METADATA}
 
 Bodies = Mapping[tuple[str, str], tuple[int, str]]
@@ -39,9 +40,9 @@ def answering(bodies: Bodies) -> Answer:
 
 
 @contextmanager
-def lake_with(bodies: Bodies) -> Iterator[Lake]:
+def lake_with(bodies: Bodies, *, create: bool = True) -> Iterator[Lake]:
     with serving(answering(bodies)) as uri:
-        yield Lake(Connection(uri), "plant")
+        yield Lake(Connection(uri), "plant", create=create)
 
 
 def of(**changes: Any) -> tuple[int, str]:
@@ -132,10 +133,9 @@ def test_a_catalog_that_shows_no_views_has_none(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 403, 501])
 def test_a_namespace_that_may_not_be_made(status: int) -> None:
-    missing = 404, json.dumps({"error": {"message": "none", "type": "NoSuchNamespaceException", "code": 404}})
     bodies = {
         ("HEAD", "/namespaces/iot"): (404, ""),
-        ("GET", "/namespaces/iot"): missing,
+        ("GET", "/namespaces/iot"): NO_NAMESPACE,
         ("POST", "/namespaces"): refusal(status, "you may not " * 30),
     }
     with serving(answering(bodies)) as uri:
@@ -149,6 +149,31 @@ def test_a_namespace_that_may_not_be_made(status: int) -> None:
             ) as told:
                 ask()
             assert len(str(told.value)) <= LONGEST
+
+
+def test_where_nothing_may_be_made_what_is_missing_is_refused_by_the_setting() -> None:
+    """Before anything is read; of a record from the outside it is its own fault, until somebody has made the table."""
+    there = {("GET", "/tables/others"): of(), ("GET", "/namespaces/iot"): NO_NAMESPACE}
+    said = "there is no {}, and it may not be made: make it, or allow it; see `catalog.create`"
+    with lake_with(there, create=False) as lake:
+        asks: list[Callable[[], object]] = [
+            lambda: lake.create(SPEC),
+            lambda: lake.need("iot.others", NAME),
+            lambda: _tables(settings(), lake),
+        ]
+        for ask in asks:
+            with pytest.raises(SettingsRefused) as told:
+                ask()
+            assert str(told.value) == said.format(f"table {NAME}")
+        with pytest.raises(SettingsRefused) as told:
+            lake.ensure_namespace("iot")
+        assert str(told.value) == said.format("namespace iot")
+        assert lake.create(replace(SPEC, name="iot.others")).name == "iot.others"
+        of_records = tables(lake, "{type}")
+        assert of_records.at(Route(0, "", "sensors")) == Refusal(Reason.NO_TABLE, said.format(f"table {NAME}"))
+        assert not of_records.routes
+    with lake_with({}) as lake:
+        lake.need(NAME)
 
 
 def test_who_is_not_known_is_not_told_of_namespaces() -> None:

@@ -1,15 +1,35 @@
 """The README says of each catalog of the conformance suite what it can't do, as its declaration does."""
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.services.catalogs import CANNOT
+from tests.services.catalogs import OURS, VARIABLE, Kind
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", CANNOT)
-def test_the_readme_says_what_a_catalog_cannot_do(name: str) -> None:
-    (row,) = [line for line in README.splitlines() if line.startswith(f"| {name}: ")]
-    assert row.endswith(f"| in `make test` | {', '.join(sorted(CANNOT[name]))} |")
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
+def test_the_readme_says_what_a_catalog_cannot_do(kind: type[Kind]) -> None:
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| {kind.name}: ")]
+    assert row.endswith(f"| in `make test` | {', '.join(sorted(kind.cannot))} |")
+
+
+def test_the_readmes_command_runs_all_of_the_suite_on_the_given_catalog_and_on_no_other() -> None:
+    """None of the fixtures that start something of ours are asked for."""
+    (shown,) = re.findall(r"\$ LAKEHOUSE_TEST_CATALOG_URI=https.*?-m pytest (.*?)\n```", README, re.DOTALL)
+    environment = {**os.environ, f"{VARIABLE}URI": "http://localhost:1"}
+    command = [sys.executable, "-m", "pytest", *shown.split(), "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [line for line in done.stdout.splitlines() if "::" in line]
+    assert all(re.search(r"\[given\b", line) for line in found)
+    suites = {
+        path.name for path in (ROOT / "tests" / "conformance").glob("test_*.py") if "lake: Lake" in path.read_text()
+    }
+    assert {Path(line.partition("::")[0]).name for line in found} == suites

@@ -1,16 +1,20 @@
-"""What is shown to users works: every settings file in the README and in deploy/examples is accepted."""
+"""What is shown to users works: settings files in the README and in deploy/examples, and the README's Python."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
+import catalog
 from lakehouse_ingest.planning import partitions_of, plan_from_settings
 from lakehouse_ingest.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.toml"))
 
 
@@ -31,6 +35,29 @@ def test_the_readmes_settings_are_accepted(block: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_examples_are_accepted(file: Path) -> None:
     planned(load_settings(file, environment={}))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_the_readmes_python_imports_is_there(program: str) -> None:
+    imports: list[ast.stmt] = [
+        each for each in ast.parse(program).body if isinstance(each, ast.Import | ast.ImportFrom)
+    ]
+    assert imports
+    exec(compile(ast.Module(imports, []), "README.md", "exec"), {})
+
+
+def test_the_readmes_example_of_the_catalog_package_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands, and prints what it says it does; only that the catalog is another one, and empty."""
+    (program,) = (each for each in PROGRAMS if "from catalog import" in each)
+    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    monkeypatch.setattr(catalog, "connect", lambda _: catalog.Lake(there))
+    shown: dict[str, catalog.TableState] = {}
+    exec(program, shown)
+    assert capsys.readouterr().out == "".join(f"{line}\n" for line in re.findall(r"^# (.*)", program, re.MULTILINE))
+    assert [str(each.type) for each in shown["state"].columns] == ["long", "struct<lat: double>", "string"]
+    there.close()
 
 
 def test_the_readme_names_tests_that_exist() -> None:

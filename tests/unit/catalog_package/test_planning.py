@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from catalog import Add, Column, Contract, Fate, Partition, Plan, Rule, evolved, plan, same_partitions
+from catalog import Add, Column, Contract, Fate, Partition, Plan, Rule, Sort, evolved, plan, same_partitions
 from catalog.contracts import FOLLOW
 from tests.services.schemas import spec_of, table_of
 
@@ -442,3 +442,44 @@ def test_a_default_follows_the_contract() -> None:
 def test_where_a_default_would_not_be_touched_nothing_is_said_of_it(rule: Rule) -> None:
     wanted = spec_of(Column("n", "long", default="x"), Column("new", "long", default="x"))
     assert not plan(table_of((Column("n", "long"),)), wanted, Contract(rule)).unfilled
+
+
+def test_what_no_row_can_land_for_is_said() -> None:
+    found = planned({"id": "required long", "at": "required struct<x: required int>"}, {"id": "long", "more": "int"})
+    said = "the table needs a value, and the data may have none"
+    assert str(planned({"id": "required long"}, {})) == f"id: {said}"
+    assert str(found).splitlines()[-1] == f"at: {said}"
+
+
+def test_what_differs_and_is_not_planned_is_said() -> None:
+    """In one line, and by no value of a property: it may be a secret. Where nothing is wanted, anything will do."""
+    told = {"identifier": ("id",), "sort": (Sort("day(at)"),), "properties": {"owner": "me", "comment": "readings"}}
+    there = table_of(columns({"id": "required long", "at": "timestamptz"}), **told)
+    same = spec_of(
+        *there.columns,
+        identifier=("id",),
+        sort=(Sort("days(at)"),),
+        properties={"owner": "me", "format-version": "2"},
+        doc="readings",
+        location="file:/t/",
+    )
+    assert str(plan(there, same)) == str(plan(there, spec_of(*there.columns))) == "nothing to change"
+    other = spec_of(
+        *there.columns,
+        identifier=("id", "at"),
+        sort=(Sort("day(at)", descending=True),),
+        properties={"owner": "you", "format-version": "3"},
+        doc="temperatures",
+        location="s3://b/t",
+    )
+    assert plan(there, other).unplanned == (
+        "the sort order [day(at)]",
+        "the identifier [id]",
+        "the property comment",
+        "the property owner",
+        "the property format-version",
+        "the location file:/t",
+    )
+    only = spec_of(*there.columns, doc="temperatures", sort=(Sort("id"),))
+    said = "not as wanted, and no plan changes it: the sort order [day(at)], the property comment"
+    assert str(plan(there, only)) == said

@@ -1,0 +1,120 @@
+"""What a catalog is said to be unable to do is tried on it, as is all that it is not; so a newer one is noticed."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from catalog import (
+    Column,
+    Conflict,
+    Denied,
+    Lake,
+    Refused,
+    TableSpec,
+    append_onto,
+    create_table,
+    ensure_namespace,
+    has_namespace,
+    load,
+    open_branch,
+)
+from tests.conformance.conftest import clear
+from tests.conformance.test_catalog import compact, expire
+from tests.conformance.test_tables import a_view
+from tests.services.catalogs import VARIABLE, Can, Given, Kind, asked_at
+from tests.services.gateway import Gateway
+
+COLUMNS = (Column("id", "long"),)
+
+
+def nested(lake: Lake, name: str, _: Path) -> bool:
+    ensure_namespace(lake, f"{name}.deep")
+    return has_namespace(lake, f"{name}.deep")
+
+
+def placed(lake: Lake, name: str, folder: Path) -> bool:
+    return create_table(lake, TableSpec(name, COLUMNS, location=f"file://{folder}/t")).location == f"file://{folder}/t"
+
+
+def placed_by_its_namespace(lake: Lake, name: str, folder: Path) -> bool:
+    ensure_namespace(lake, name, location=f"file://{folder}")
+    return str(folder) in create_table(lake, TableSpec(f"{name}.t", COLUMNS)).location
+
+
+def branched_first(lake: Lake, name: str, _: Path) -> bool:
+    create_table(lake, TableSpec(name, COLUMNS))
+    return "ours" in open_branch(lake, name, "ours").refs
+
+
+def cut(lake: Lake, name: str, _folder: Path) -> bool:
+    create_table(lake, TableSpec(name, COLUMNS))
+    append_onto(lake, name, [{"id": 1}], lambda _: {})
+    for _ in range(2):
+        compact(lake, name)
+    try:
+        expire(lake, name)
+    except AssertionError:
+        return False
+    return True
+
+
+def viewed(lake: Lake, name: str, _: Path) -> bool:
+    a_view(lake, name)
+    return lake.pyiceberg.view_exists(name)
+
+
+def kept_here(lake: Lake, name: str, _: Path) -> bool:
+    made = create_table(lake, TableSpec(name, COLUMNS))
+    return Path(re.sub("^file:(//)?", "", made.metadata_location)).exists()
+
+
+def of_format(version: int) -> Callable[[Lake, str, Path], bool]:
+    def made(lake: Lake, name: str, _: Path) -> bool:
+        create_table(lake, TableSpec(name, COLUMNS, properties={"format-version": str(version)}))
+        return load(lake, name).format_version == version
+
+    return made
+
+
+TRIES: dict[Can, Callable[[Lake, str, Path], bool]] = {
+    Can.NESTED: nested,
+    Can.PLACES: placed,
+    Can.NAMESPACE_PLACES: placed_by_its_namespace,
+    Can.BRANCH_FIRST: branched_first,
+    Can.CUTS: cut,
+    Can.VIEWS: viewed,
+    Can.LOCAL_FILES: kept_here,
+    Can.OLD_FORMATS: of_format(1),
+    Can.NEW_FORMATS: of_format(3),
+}
+
+
+@pytest.mark.parametrize("can", Can)
+def test_a_catalog_can_do_what_it_does_not_say_it_cannot(
+    kind: Kind, lake: Lake, unmade: str, can: Can, tmp_path: Path
+) -> None:
+    try:
+        able = TRIES[can](lake, unmade, tmp_path)
+    except (Conflict, Denied, Refused) as refusal:
+        able, said = False, str(refusal)
+    else:
+        said = "it was tried"
+    assert able is (can not in kind.cannot), f"{kind.name} {'can' if able else 'can not'}: {can} ({said})"
+
+
+def test_a_catalog_given_by_the_environment_is_let_in_to_and_left_as_it_was(rest_uri: str) -> None:
+    with Gateway(rest_uri) as gateway:
+        told = {"URI": gateway.uri, "CREDENTIAL": gateway.credential, "PROPERTIES": json.dumps(asked_at(gateway))}
+        environment = {f"{VARIABLE}{key}": text for key, text in {**told, "CANNOT": "namespace places, views"}.items()}
+        kind = Given({**environment, "HOME": "/"})
+        with kind.opened() as lake:
+            ensure_namespace(lake, "given.deep")
+            create_table(lake, TableSpec("given.deep.t", COLUMNS))
+            append_onto(lake, "given.deep.t", [{"id": 1}], lambda _: {})
+            clear(lake, ("given",))
+            assert not has_namespace(lake, "given")
+    assert gateway.seen["token"]
+    assert kind.cannot == {Can.NAMESPACE_PLACES, Can.VIEWS}
