@@ -178,7 +178,7 @@ class Stream:
                 grown = self._stream_through(street, source, goal, begun, ending)
             except Exception:
                 # The next start begins behind the batches that are done: their rows of the record would never come.
-                with suppress(LakehouseError):
+                with suppress(LakehouseError, ConnectionError):
                     street.record.write()
                 raise
             with self.watch.span("sink.flush", self.name):

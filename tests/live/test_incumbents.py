@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.catalog import Catalog, load_catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
@@ -20,6 +21,7 @@ from lakehouse_ingest.batch_record import BatchRecord, Landed
 from lakehouse_ingest.errors import Superseded, TryAgain
 from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
 from lakehouse_ingest.records import Token
+from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
@@ -157,10 +159,25 @@ def test_iceberg_8809_a_batch_that_is_done_again_lands_once(
 def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench, topic: str) -> None:
     """It was under way when its writer was replaced; the successor looked, did not find it, and landed the same. Then
     it arrived, and where the writer only looks, both stood there."""
-    namespace, name = f"ns_{topic}", f"ns_{topic}.late"
+    namespace, name, theirs = f"ns_{topic}", f"ns_{topic}.late", f"ns_{topic}.theirs"
     with Faulty(bench.uri) as proxy:
+        slow = load_catalog("slow", type="rest", uri=proxy.uri)
+        bench.lake.create_namespace(namespace)
+        bench.lake.create_table(theirs, pa.schema({"n": pa.int64()}))
+
+        def look_and_land(lake: Catalog) -> None:
+            table = lake.load_table(theirs)
+            if not any(each.summary and each.summary["job"] == "1" for each in table.snapshots()):
+                table.append(pa.table({"n": range(10)}), snapshot_properties={"job": "1"})
+
+        late = proxy.fail(
+            NOTHING, path="/tables/theirs$", body='"add-snapshot"', meanwhile=lambda: look_and_land(bench.lake)
+        )
+        look_and_land(slow)
+        assert late.is_over
+        assert numbers(bench, theirs) == sorted([*range(10), *range(10)])
+
         old, new = Lake(Connection(proxy.uri), topic), Lake(Connection(bench.uri), topic)
-        new.ensure_namespace(namespace)
         new.create(TableSpec(name, (Column("n", "long"),)))
         rows = [{"n": number} for number in range(10)]
 
@@ -207,6 +224,9 @@ def test_iceberg_16008_whoever_begins_again_under_another_name_finds_what_landed
     monkeypatch.setattr(Lake, "publish", unanswered)
     bench.ingest(bench.settings(topic))
     assert lost
+    another = bench.settings(topic, name="another")
+    assert foresee(bench.pipeline(another), None).streams[0].refusal is None
+    bench.ingest(another)
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]
 
 
