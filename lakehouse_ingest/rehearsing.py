@@ -6,7 +6,7 @@ keeps none. Nothing is claimed and nobody is shut out, so it may be done while t
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import ClassVar
@@ -28,7 +28,7 @@ from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import refuse_unread
 from lakehouse_ingest.stream import Stream
-from lakehouse_ingest.table_keeper import BegunAgain, Landing, TableKeeper
+from lakehouse_ingest.table_keeper import Landing, TableKeeper
 from lakehouse_ingest.tables import REGISTERED, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
 from lakehouse_ingest.writers.iceberg import tasks_for
 
@@ -117,10 +117,7 @@ class RehearsedStream(Stream):
             size = min(self.sample, self.stream.max_records)
             self.stream = self.stream.model_copy(update={"max_records": size})
         try:
-            while True:
-                with suppress(BegunAgain):  # each time with tables that it did not know of before
-                    self._one_start()
-                    break
+            self._one_start()
         except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
             raise self._explained(error) from error
 

@@ -83,7 +83,6 @@ def sort(
         looked = _counted(routed, batch, traces=traces)
     groups = _groups(routed, stream, tables)
     found = [(group, tables.at(group.route)) for group in groups]
-    tables.begin_with_late()
     going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
     planned, failures = each(lambda one: (*one, _planned(*one)), going)
     tables.register()

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lakehouse_ingest import questions
 from lakehouse_ingest.errors import SettingsRefused
@@ -28,17 +28,22 @@ def begin(record: Place, places: Sequence[Place], source: SourceNow, beginning: 
     return {**source.low, **beginning, **{at: offset for at, offset in done.items() if at in source.high}}
 
 
-def uncertain(places: Iterable[Place], done: Offsets) -> list[Place]:
+def uncertain(places: Iterable[Place], done: Offsets, ours: Collection[str] = ()) -> list[Place]:
     """The tables that may hold something beyond what is complete.
 
-    Where no mark says how far, it may be a copy of one that was ours, or others have cut its history, or it was fed
-    under another name: then the rows tell.
+    Where no mark says how far, one of `ours` may be a copy of what it was, or others have cut its history: then the
+    rows tell. Those of a table that was never ours are not asked: what another pipeline has read of the same topic may
+    go elsewhere from here.
     """
     return [
         place
         for place in places
         if place.main is not None
-        and (not place.mark or any(offset > done.get(at, -1) for at, offset in place.mark.next.items()))
+        and (
+            any(offset > done.get(at, -1) for at, offset in place.mark.next.items())
+            if place.mark
+            else place.table in ours or not place.known
+        )
     ]
 
 
@@ -102,7 +107,7 @@ def compare(before: str | None, now: Mapping[str, object], *, accepted: bool) ->
         key = grave[0]
         raise SettingsRefused(
             f"`{key}` was {json.dumps(then[key])} when this pipeline last ran and is now {json.dumps(now[key])}:"
-            " change it back, start under another `name`, or run once with --accept-changes"
+            " change it back, start under another `name` into other tables, or run once with --accept-changes"
         )
     return [f"{key}: {json.dumps(then[key])} -> {json.dumps(now[key])}" for key in changed]
 

@@ -256,6 +256,10 @@ class Stream:
         registered |= taken
         lake.register(record_name, {**known, **taken, dead_name: Registered(places[dead_name].uuid)})
         registered.pop(dead_name, None)
+        # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
+        # no mark is there says so.
+        letters = places[dead_name]
+        ours = {*registered, *([] if letters.whole and dead_name not in taken else [dead_name])}
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
         now = SourceNow(identity, *source.bounds())
         refuse_unkept(self.settings.source, now.high)
@@ -296,7 +300,7 @@ class Stream:
         holders = [
             Holder(place.table, place.main or 0, self.identity if place.table == dead_name else None)
             # Older generations' marks as well: what is to be read again may stand there already.
-            for place in starting.uncertain(everywhere, done)
+            for place in starting.uncertain(everywhere, done, ours)
         ]
         checkpoint = self._checkpoint(epoch)
         return self.street(

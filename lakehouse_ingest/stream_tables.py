@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from lakehouse_ingest import names, planning
 from lakehouse_ingest.contracts import aside_of
-from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.table_keeper import BegunAgain, TableKeeper
+from lakehouse_ingest.table_keeper import TableKeeper
 from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState
 
 
@@ -38,7 +39,6 @@ class StreamTables:
     opened: Mapping[str, Place]  # our place on those that were there at the start
     changed: Callable[[str, list[str]], None]
     _found: dict[Route, TableKeeper | Refusal] = field(default_factory=dict)
-    _late: dict[str, Registered] = field(default_factory=dict)  # of what they hold this start takes no account
 
     def __post_init__(self) -> None:
         """What is known without any record is refused now, not at the first one."""
@@ -84,12 +84,6 @@ class StreamTables:
         if new:
             reached(FailPoint.REGISTERED)
 
-    def begin_with_late(self) -> None:
-        """Before anything lands: with all of them at once, for there may be many."""
-        if self._late:
-            self.lake.register(self.record, self._late)
-            raise BegunAgain(f"{', '.join(sorted(self._late))} may hold records of these topics already; begun again")
-
     def _uuid_of(self, name: str) -> str:
         return self.registered[name].uuid if name in self.registered else ""
 
@@ -121,9 +115,9 @@ class StreamTables:
             if self.stream.names == "refuse" or self._is_anothers(apart, route, state):
                 return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
             name = apart
-        mine = {*self.registered, *self._late, *(keeper.name for _, keeper in self._keepers)}
+        mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
         if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
-            return self._later(name, state, route)
+            self._begin_with(name, state, route)
         if name not in mine and len(mine) >= self.stream.max_tables:
             return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
         keeper = TableKeeper(
@@ -136,30 +130,24 @@ class StreamTables:
             refuse_names=self.stream.names == "refuse",
             origin=_origin(route),
         )
-        return self._refusal(keeper, state, route) or keeper
-
-    def _refusal(self, keeper: TableKeeper, state: TableState | None, route: Route) -> Refusal | None:
-        """Why it can't be taken; raised where the settings name it."""
         try:
             self._take(keeper, state)
-        except BegunAgain:
-            assert state
-            return self._later(keeper.name, state, route)
         except (SettingsRefused, TableChanged) as refusal:
-            if keeper.name in self.registered or not _origin(route):
+            if name in self.registered or not _origin(route):
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
         if state is None and _origin(route):
             try:
-                self.lake.need(keeper.name)
+                self.lake.need(name)
             except SettingsRefused as refusal:
                 return Refusal(Reason.NO_TABLE, str(refusal))
-        return None
+        return keeper
 
-    def _later(self, name: str, state: TableState, route: Route) -> Refusal:
-        self._late[name] = Registered(state.uuid, route.topic, route.type)
-        return Refusal(Reason.NO_TABLE, "the next start begins with it")
+    def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:
+        """It could not be read when the batch record was lost: what it holds is of no account in this start."""
+        self.lake.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
+        raise TryAgain(f"the table {name} was not known to hold rows of this pipeline; begun again with it")
 
     def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
         if state:

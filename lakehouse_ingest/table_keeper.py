@@ -14,7 +14,6 @@ from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format
 from lakehouse_ingest.planning import Planned
-from lakehouse_ingest.records import SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan
 from lakehouse_ingest.tables import Add, Contract, Evolution, Lake, Place, Plan, TableSpec, TableState
@@ -24,10 +23,6 @@ Fields = Sequence[tuple[str, T.DataType]]
 # What the table's contract allows, and how many columns there may be, was asked when the changes were planned: by the
 # names of fields, which the catalog does not know.
 PLANNED = Contract(max_columns=None, max_depth=None)
-
-
-class BegunAgain(TryAgain):
-    """What stands in a table is looked for by starts, and this one did not know of it."""
 
 
 @dataclass
@@ -120,16 +115,16 @@ class TableKeeper:
             self._follow(added)
         if lies_otherwise:
             self._lay_out()
-        place = place or self._opened(state)
+        place = place or self._opened()
         files = replace(FileOptions.of(self.settings), all_open=planning.parts_zeros(self._plan.plan, self.settings))
         self.landing = Landing(replace(place, schema=self._schema), files)
 
-    def _opened(self, state: TableState) -> Place:
-        """On a table that was not there, or not ours, when this start looked what stands in its tables."""
+    def _opened(self) -> Place:
+        """On a table that was not there, or not ours, when this start looked where to begin."""
         place = self.lake.open(self.name, self.epoch)
-        # The writer before us may have landed in it until this very moment, or one of another name all the time.
-        if place.mark or (state.main is not None and any(column.name == SOURCE for column in state.columns)):
-            raise BegunAgain(f"{self.name} may hold records of these topics already; begun again with it")
+        if place.mark:
+            # The writer before us has landed in it until this very moment; it has told the batch record of it first.
+            raise TryAgain(f"rows of this pipeline came to {self.name} after this start had looked; begun again")
         return place
 
     def _lay_out(self) -> None:

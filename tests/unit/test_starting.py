@@ -272,10 +272,11 @@ def test_a_table_that_landed_beyond_what_is_complete_is_asked_for_its_rows() -> 
     assert uncertain([ahead, level], at(500, 500)) == [ahead]
 
 
-def test_a_table_without_a_mark_is_asked_for_its_rows() -> None:
-    """It may be a copy of one that was ours, or hold what another pipeline read of the same topic."""
+def test_a_table_of_ours_without_a_mark_is_asked_for_its_rows() -> None:
+    """It may be a copy, or its history was cut; one that was never ours holds what another pipeline read."""
     never = place("v")
-    assert uncertain([never], at(500, 500)) == [never]
+    assert uncertain([never], at(500, 500), ["v"]) == [never]
+    assert uncertain([never], at(500, 500), ["u"]) == []
 
 
 def test_a_partition_that_is_not_complete_anywhere_is_asked_for_as_well() -> None:
