@@ -110,8 +110,8 @@ class BatchRecord:
             self._mark.settings,
             landed.trace,
         )
-        # What became of offsets that are in no table is told by nothing else, were we to end now.
-        if self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED, "absent")):
+        # What became of these records is told by nothing else, were we to end now; of holes the log can be asked.
+        if self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED)):
             self.write()
 
     def started(self, token: Token) -> None:
@@ -123,14 +123,15 @@ class BatchRecord:
     def write(self) -> None:
         if not self._rows:
             return
-        rows, self._rows = self._rows, []
         pipeline = self._mark.token.pipeline
         extra = {
             f"{ledger.SETTINGS}{pipeline}": self._meant,
             f"{ledger.HEADS}{pipeline}": ledger.heads_text(self._heads),
         }
-        self.place = self._tidy(self._lake.append(self.place, rows, self._mark, extra))
-        self._written = monotonic()
+        # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
+        self.place = self._lake.append(self.place, self._rows, self._mark, extra)
+        self._rows, self._written = [], monotonic()
+        self.place = self._tidy(self.place)
 
 
 def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:

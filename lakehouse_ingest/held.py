@@ -56,9 +56,9 @@ class Held:
         """The records that have no place yet, and the counts of the others."""
         if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
             return records, Tally()
-        # Of the batch's own session, which is not the one that the stream was started in; and from the batch on, for
+        # Of the batch's own session, which is not the one that the stream was started in; and of this batch only, for
         # whoever reads all anew has many of them.
-        held = _coordinates(records.sparkSession, self.holders, self.logs, batch.start)
+        held = _coordinates(records.sparkSession, self.holders, self.logs, batch.start, batch.end)
         assert held
         same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
         there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
@@ -66,13 +66,15 @@ class Held:
 
 
 def _coordinates(
-    spark: SparkSession, holders: Sequence[Holder], logs: Mapping[str, str], start: Offsets
+    spark: SparkSession, holders: Sequence[Holder], logs: Mapping[str, str], start: Offsets, end: Offsets | None = None
 ) -> DataFrame | None:
     """None where no snapshot has a column for them: nothing of ours has ever landed there."""
     at = F.col(SOURCE)
     # The lowest one is what files are left out by; then partition by partition.
     lowest = min(start.values(), default=0)
     wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & accounting.beyond(at, start)
+    if end:
+        wanted &= at["offset"] < max(end.values())
     found = []
     for holder in holders:
         name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))

@@ -520,22 +520,27 @@ class Stream:
         return folder
 
     def _acknowledge(self, source: Source) -> Callable[[Offsets], None]:
-        last = [0.0]
+        due = [0.0]
 
         def publish(offsets: Offsets) -> None:
-            if monotonic() - last[0] < self.settings.ledger.batch_every:
+            if monotonic() < due[0]:
                 return
-            last[0], self._hinted = monotonic(), offsets
             try:
                 with self.watch.span("acknowledge", self.name):
                     self._hint(source, offsets)
             except LakehouseError as failure:
+                # Who may not commit for the group is not told so with every batch.
+                due[0] = monotonic() + LONGEST_WAIT_S
                 self.watch.events.warned("group_offsets_not_published", error=str(failure))
+            else:
+                due[0], self._hinted = monotonic() + self.settings.ledger.batch_every, offsets
 
         return publish
 
     def _hint(self, source: Source, offsets: Offsets) -> None:
-        source.publish(offsets, self.identity)
+        stated = self.settings.source.partitions
+        ours = {at: each for at, each in offsets.items() if at[0] not in stated or at[1] in stated[at[0]]}
+        source.publish(ours, self.identity)
 
     def _expired(self, lake: Lake, place: Place) -> Place:
         keep = self.settings.ledger.keep_snapshots

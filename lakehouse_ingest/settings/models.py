@@ -475,7 +475,10 @@ def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...
 class LedgerSettings(Model):
     keep_snapshots: int = Field(default=100, ge=2, le=10_000, description="snapshots a table keeps at most")
     batch_table: Identifier = Field(default="lakehouse_batches", description="the batch record")
-    batch_every: Seconds = Field(default=5.0, description="the batch record is written so often at most")
+    batch_every: Seconds = Field(
+        default=5.0,
+        description="the batch record is written so often at most, but at once where records were filtered or discarded",
+    )
 
 
 class DeadLetterSettings(Model):

@@ -38,11 +38,10 @@ def written(counts: Mapping[str, int]) -> list[str]:
 
 
 def test_what_tables_tell_as_well_can_wait() -> None:
-    assert written({LANDED: 8, "broken_json": 2}) == []
+    """Of holes, which transactions leave in every batch, the broker knows."""
+    assert written({LANDED: 7, "broken_json": 2}) == []
 
 
-@pytest.mark.parametrize(
-    "counts", [{LANDED: 9, FILTERED: 1}, {LANDED: 9, DISCARDED: 1}, {LANDED: 9}], ids=["filtered", "discarded", "holes"]
-)
+@pytest.mark.parametrize("counts", [{LANDED: 9, FILTERED: 1}, {LANDED: 9, DISCARDED: 1}], ids=["filtered", "discarded"])
 def test_what_is_in_no_table_is_told_at_once(counts: Mapping[str, int]) -> None:
     assert written(counts) == ["batch"]
