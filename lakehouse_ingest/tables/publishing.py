@@ -100,7 +100,7 @@ class Publication(ABC):
         """Our place as it is now, when nobody but strangers has moved main since."""
         self.still_ours(place, state)
         now = self.place(state, place.epoch)
-        if now.mark is None and place.main is not None and state.contains(place.main) is None:
+        if now.mark is None and not now.whole:
             # Others compacted the table and expired what was before: as no newer start did, nobody else of ours came.
             now = self._remembered(now, place, place.mark)
         # Not what they hold: that is gathered from older marks as well, which expire one by one.

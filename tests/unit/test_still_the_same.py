@@ -75,7 +75,7 @@ def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, i
 
 # Of a state that somebody else has loaded: no catalog is asked.
 WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
-PLACE = Place(TABLE, OURS, 7, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
+PLACE = Place(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
 MARKED = to_summary(mark(UP_TO_NINE), {})
 BACK = to_summary(mark(UP_TO_FIVE, batch=-1), {})
 
