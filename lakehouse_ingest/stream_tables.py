@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import NoReturn
 
 from lakehouse_ingest import names, planning
@@ -13,7 +14,9 @@ from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.table_keeper import TableKeeper
-from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState
+from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
+
+MISSING_S = 30.0  # by then somebody may have made a table that was not there
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class StreamTables:
     opened: Mapping[str, Place]  # our place on those that were there at the start
     changed: Callable[[str, list[str]], None]
     _found: dict[Route, TableKeeper | Refusal] = field(default_factory=dict)
+    _missing: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
+    _missed: float = 0.0  # since when these are kept
 
     def __post_init__(self) -> None:
         """What is known without any record is refused now, not at the first one."""
@@ -58,9 +63,16 @@ class StreamTables:
     def at(self, route: Route) -> TableKeeper | Refusal:
         if (known := self._found.get(route)) is not None:
             return known
+        if monotonic() - self._missed >= MISSING_S:
+            self._missing, self._missed = {}, monotonic()
+        if (missing := self._missing.get(route)) is not None:
+            return missing
         found = self._new(route)
+        # Of what leads to no table there may be more than memory is for.
         if isinstance(found, TableKeeper) or found.reason is Reason.NAME_TAKEN:
-            self._found[route] = found  # of the others there may be more than memory is for
+            self._found[route] = found
+        elif found.reason is Reason.NO_TABLE and len(self._missing) < 2 * self.stream.max_tables:
+            self._missing[route] = found
         return found
 
     @property
@@ -115,6 +127,8 @@ class StreamTables:
             if self.stream.names == "refuse" or self._is_anothers(apart, route, state):
                 return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
             name = apart
+        if state is None and _origin(route) and not self.lake.creates:
+            return Refusal(Reason.NO_TABLE, unmade(f"table {name}"))
         mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
         if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
             self._begin_with(name, state, route)
@@ -137,11 +151,6 @@ class StreamTables:
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
-        if state is None and _origin(route):
-            try:
-                self.lake.need(name)
-            except SettingsRefused as refusal:
-                return Refusal(Reason.NO_TABLE, str(refusal))
         return keeper
 
     def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:

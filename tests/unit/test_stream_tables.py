@@ -5,13 +5,14 @@ from typing import Any, cast
 
 import pytest
 
+from lakehouse_ingest import stream_tables
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stream_tables import Refusal, StreamTables
-from lakehouse_ingest.tables import Column, Lake, Registered
+from lakehouse_ingest.stream_tables import MISSING_S, Refusal, StreamTables
+from lakehouse_ingest.tables import Column, Lake, Registered, TableState
 from tests.services.schemas import table_of
 
 TO_SENSORS = Route(0, "", "sensors")
@@ -19,14 +20,17 @@ TO_SENSORS = Route(0, "", "sensors")
 
 def full(told: dict[str, Any], *, landed: bool) -> StreamTables:
     """A stream that feeds as many tables as it may, and whose batch record does not know of `sensors`."""
-    lake = SimpleNamespace(
+    return fed_from(
         find=lambda _: table_of((Column("id", "long"),)),
         has_landed_in=lambda _: landed,
         register=lambda _, tables: told.update(tables),
     )
+
+
+def fed_from(**lake: Any) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": "{type}"}], "max_tables": 1}
     return StreamTables(
-        cast("Lake", lake),
+        cast("Lake", SimpleNamespace(**lake)),
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
         json_object,
         "iot",
@@ -51,3 +55,35 @@ def test_one_more_than_the_stream_may_feed_is_refused() -> None:
     found = full({}, landed=False).at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES
+
+
+def test_a_table_that_may_not_be_made_is_asked_for_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types come from the outside: each costs one request, and not with every batch, until somebody makes its table."""
+    asked: list[str] = []
+    there: dict[str, TableState] = {}
+
+    def find(name: str) -> TableState | None:
+        asked.append(name)
+        return there.get(name)
+
+    now = 100.0
+    monkeypatch.setattr(stream_tables, "monotonic", lambda: now)
+    tables = fed_from(find=find, creates=False, has_landed_in=lambda _: False)
+    asked.clear()
+    first, other, beyond = (tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept"))
+    assert isinstance(first, Refusal)
+    assert first.reason is Reason.NO_TABLE
+    assert "no table iot.sensors, and it may not be made" in first.detail
+    assert asked == ["iot.sensors", "iot.other", "iot.beyond_what_is_kept"]
+    there["iot.sensors"] = table_of((Column("id", "long"),))
+    now += MISSING_S - 1
+    assert [tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept")] == [
+        first,
+        other,
+        beyond,
+    ]
+    assert asked[3:] == ["iot.beyond_what_is_kept"]
+    now += 1
+    found = tables.at(TO_SENSORS)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.TOO_MANY_TABLES  # it is there by now, and one more than the stream may feed
