@@ -12,7 +12,7 @@ from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
-from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.table_keeper import TableKeeper
 from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
 
@@ -183,11 +183,18 @@ def foretold(stream: StreamSettings, topics: Sequence[str]) -> list[str]:
     """The names of the tables that are known before any record is."""
     wanted = (
         names.of_table(entry.table, topic, "")
-        for entry in stream.tables
+        for number, entry in enumerate(stream.tables)
         if "{type}" not in entry.table
         for topic in ((entry.topics or topics) if "{topic}" in entry.table else [""])
+        if not any(_takes_all_of(topic, earlier) for earlier in stream.tables[:number])
     )
     return [*dict.fromkeys(wanted)]
+
+
+def _takes_all_of(topic: str, entry: TableSettings) -> bool:
+    """Whether no record of the topic comes to the entries behind this one."""
+    by_type = entry.types or "{type}" in entry.table
+    return bool(topic) and not by_type and (not entry.topics or topic in entry.topics)
 
 
 def _apart(name: str, route: Route) -> str:

@@ -11,7 +11,7 @@ from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stream_tables import MISSING_S, Refusal, StreamTables
+from lakehouse_ingest.stream_tables import MISSING_S, Refusal, StreamTables, foretold
 from lakehouse_ingest.tables import Column, Lake, Registered, TableState
 from tests.services.schemas import table_of
 
@@ -87,3 +87,23 @@ def test_a_table_that_may_not_be_made_is_asked_for_once_in_a_while(monkeypatch: 
     found = tables.at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES  # it is there by now, and one more than the stream may feed
+
+
+@pytest.mark.parametrize(
+    ("entries", "found"),
+    [
+        ([{"topics": ["a"], "table": "x"}, {}], ["x", "b"]),
+        ([{"table": "all_{topic}"}, {}], ["all_a", "all_b"]),
+        ([{"topics": ["a"], "types": ["order"], "table": "x"}, {}], ["x", "a", "b"]),
+        ([{"topics": ["a"], "table": "of_{type}"}, {}], ["a", "b"]),
+        ([{"topics": ["a"], "table": "x"}, {"table": "y"}], ["x", "y"]),
+        ([{"table": "x"}, {"table": "y"}], ["x", "y"]),
+    ],
+    ids=["one topic", "all", "only some types", "not without a type", "another for the rest", "named, if in vain"],
+)
+def test_no_table_is_foretold_of_a_topic_that_an_earlier_entry_takes_whole(
+    entries: list[dict[str, Any]], found: list[str]
+) -> None:
+    stream = {"topics": ["a", "b"], "type_from": "key", "tables": entries}
+    settings = Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0]
+    assert foretold(settings, settings.topics) == found
