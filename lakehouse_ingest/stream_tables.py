@@ -84,6 +84,13 @@ class StreamTables:
         """Those that lead to a table."""
         return {route for route, _ in self._keepers}
 
+    @property
+    def unasked(self) -> Refusal:
+        """Why routes lead to no table that come behind as many as a batch asks for."""
+        if self.lake.creates:
+            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {self.stream.max_tables} tables: `max_tables`")
+        return Refusal(Reason.NO_TABLE, unmade("known table of its topic or type"))
+
     def register(self) -> None:
         """Tell the next start of the tables that are new, before the first row lands in them."""
         new = {

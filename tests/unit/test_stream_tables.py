@@ -107,3 +107,11 @@ def test_no_table_is_foretold_of_a_topic_that_an_earlier_entry_takes_whole(
     stream = {"topics": ["a", "b"], "type_from": "key", "tables": entries}
     settings = Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0]
     assert foretold(settings, settings.topics) == found
+
+
+def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() -> None:
+    """Where no table may be made a higher limit would make none."""
+    made, unmade = (fed_from(creates=creates).unasked for creates in (True, False))
+    assert (made.reason, unmade.reason) == (Reason.TOO_MANY_TABLES, Reason.NO_TABLE)
+    assert made.detail.endswith("`max_tables`")
+    assert unmade.detail.endswith("it may not be made: make it, or allow it; see `catalog.create`")
