@@ -1,18 +1,23 @@
 """Which table a route leads to, where nothing of it was opened yet."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
-from lakehouse_ingest import stream_tables
+from lakehouse_ingest import sorting, stream_tables
+from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
-from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stream_tables import MISSING_S, Refusal, StreamTables, foretold
-from lakehouse_ingest.tables import Column, Lake, Registered, TableState
+from lakehouse_ingest.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState
+from lakehouse_ingest.writers.iceberg import FileOptions
 from tests.services.schemas import table_of
 
 TO_SENSORS = Route(0, "", "sensors")
@@ -115,3 +120,24 @@ def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() 
     assert (made.reason, unmade.reason) == (Reason.TOO_MANY_TABLES, Reason.NO_TABLE)
     assert made.detail.endswith("`max_tables`")
     assert unmade.detail.endswith("it may not be made: make it, or allow it; see `catalog.create`")
+
+
+def test_a_table_is_registered_before_the_one_pass_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there and empty at the first start needs no look; the batch record has to know of it all the same."""
+    told: list[dict[str, Registered]] = []
+    lake = cast("Lake", MagicMock(tell=lambda _, properties: told.append(properties)))
+    lake.register = partial(Lake.register, lake)  # type: ignore[method-assign]
+    tables = fed_from(register=lake.register)
+    place = Place("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
+    keeper = TableKeeper(
+        lake, place.table, TableSettings(), json_object, 1, MagicMock(), landing=Landing(place, FileOptions())
+    )
+    tables._found[Route(0)] = keeper
+    registered: list[int] = []
+    monkeypatch.setattr(sorting, "whole", lambda *_: registered.append(len(told)))
+    street = cast("Street", SimpleNamespace(tables=tables, _span=None))
+    for _ in range(2):
+        with Street._parted(street, MagicMock(), keeper, MagicMock()):
+            pass
+    assert registered == [1, 1]  # nothing is asked of the catalog by the second batch
+    assert tables.registered["iot.sensors"].uuid == "u"
