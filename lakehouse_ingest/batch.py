@@ -165,6 +165,7 @@ class Street:
     @contextmanager
     def _parted(self, records: DataFrame, keeper: TableKeeper | None, work: Work) -> Iterator[Parted]:
         if keeper:
+            self.tables.register()
             yield sorting.whole(records, keeper, len(work.range), self._span)
             return
         with self._span("route", lazy=True):

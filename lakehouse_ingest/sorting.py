@@ -96,7 +96,7 @@ def sort(
             notes.append(f"{keeper.name} is not made: {plan.why}")
     if looked.total(LANDED) > sum(group.size for group, _ in going):
         refused = {group.route: refusal for group, refusal in found if isinstance(refusal, Refusal)}
-        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream, tables.format))
+        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream, tables))
     return Parted(parts, nowhere, looked, failures, notes)
 
 
@@ -159,17 +159,17 @@ def _nowhere(
     going: Sequence[Route],
     refused: Mapping[Route, Refusal],
     stream: StreamSettings,
-    form: Format,
+    tables: StreamTables,
 ) -> DataFrame:
     """The records that no table takes, each with the reason."""
     left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
-    many = faulty(Reason.TOO_MANY_TABLES, F.lit(f"the stream feeds {stream.max_tables} tables: `max_tables`"), STAGE)
-    fault = F.when(F.col(ROUTE).isNotNull(), many)
-    for reason in (Reason.NAME_TAKEN, Reason.NO_TABLE):
+    unasked = tables.unasked
+    fault = F.when(F.col(ROUTE).isNotNull(), faulty(unasked.reason, F.lit(unasked.detail), STAGE))
+    for reason in (Reason.NAME_TAKEN, Reason.NO_TABLE, Reason.TOO_MANY_TABLES):
         told = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is reason}
         if told:
             detail = F.try_element_at(F.map_from_arrays(F.lit([*told]), F.lit([*told.values()])), F.col(ROUTE))
             fault = F.when(F.col(ROUTE).isin([*told]), faulty(reason, detail, STAGE)).otherwise(fault)
     # What can't be read at all has no type either: then that is what is said of it.
-    read = form.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
-    return astray(read, stream, form.field).select(RECORD, FAULT)
+    read = tables.format.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
+    return astray(read, stream, tables.format.field).select(RECORD, FAULT)

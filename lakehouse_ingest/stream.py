@@ -235,8 +235,10 @@ class Stream:
         # A start that was killed between its claim and its registering is known there, and nothing else.
         told = lake.registered(record_name) if lake.knows(record_name) else {}
         known = {} if told else self._known(lake, [record_name, dead_name])
-        # Whether one that we have landed in was dropped, is asked below.
-        lake.need(*(name for name in self._foretold() if name not in (told or known)))
+        # Whether one that we have landed in was dropped, is asked below. Of the topics that a pattern finds anybody may
+        # have made one: without a table it has dead letters, and ends nothing.
+        sure = self._foretold(() if self.stream.topic_pattern else self.topics)
+        lake.need(*(name for name in sure if name not in (told or known)))
         lake.begin_within(0)  # until it is known which generation it is, every mark counts
         # Before anything is claimed: a start that is refused must not end the one that runs.
         self._compare(lake, record_name)
@@ -344,13 +346,13 @@ class Stream:
         start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
         return start, {**shares.left(record, tables, now, done), **start}
 
-    def _foretold(self) -> list[str]:
-        return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, self.stream.topics)]
+    def _foretold(self, topics: Sequence[str]) -> list[str]:
+        return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, topics)]
 
     def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
         """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
         found = lake.known_in(self.settings.catalog.namespace)
-        found.refuse_unread(self.identity, {*own, *self._foretold()})
+        found.refuse_unread(self.identity, {*own, *self._foretold(self.topics)})
         if found.unread:
             first, *_ = found.unread.values()
             names = [*found.unread]

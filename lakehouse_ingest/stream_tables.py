@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import NoReturn
 
 from lakehouse_ingest import names, planning
@@ -11,9 +12,11 @@ from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format, Lenient
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
-from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.table_keeper import TableKeeper
-from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState
+from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
+
+MISSING_S = 30.0  # by then somebody may have made a table that was not there
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class StreamTables:
     opened: Mapping[str, Place]  # our place on those that were there at the start
     changed: Callable[[str, list[str]], None]
     _found: dict[Route, TableKeeper | Refusal] = field(default_factory=dict)
+    _missing: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
+    _missed: float = 0.0  # since when these are kept
 
     def __post_init__(self) -> None:
         """What is known without any record is refused now, not at the first one."""
@@ -58,9 +63,16 @@ class StreamTables:
     def at(self, route: Route) -> TableKeeper | Refusal:
         if (known := self._found.get(route)) is not None:
             return known
+        if monotonic() - self._missed >= MISSING_S:
+            self._missing, self._missed = {}, monotonic()
+        if (missing := self._missing.get(route)) is not None:
+            return missing
         found = self._new(route)
+        # Of what leads to no table there may be more than memory is for.
         if isinstance(found, TableKeeper) or found.reason is Reason.NAME_TAKEN:
-            self._found[route] = found  # of the others there may be more than memory is for
+            self._found[route] = found
+        elif found.reason is Reason.NO_TABLE and len(self._missing) < 2 * self.stream.max_tables:
+            self._missing[route] = found
         return found
 
     @property
@@ -71,6 +83,13 @@ class StreamTables:
     def routes(self) -> set[Route]:
         """Those that lead to a table."""
         return {route for route, _ in self._keepers}
+
+    @property
+    def unasked(self) -> Refusal:
+        """Why routes lead to no table that come behind as many as a batch asks for."""
+        if self.lake.creates:
+            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {self.stream.max_tables} tables: `max_tables`")
+        return Refusal(Reason.NO_TABLE, unmade("known table of its topic or type"))
 
     def register(self) -> None:
         """Tell the next start of the tables that are new, before the first row lands in them."""
@@ -115,6 +134,8 @@ class StreamTables:
             if self.stream.names == "refuse" or self._is_anothers(apart, route, state):
                 return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
             name = apart
+        if state is None and _origin(route) and not self.lake.creates:
+            return Refusal(Reason.NO_TABLE, unmade(f"table {name}"))
         mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
         if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
             self._begin_with(name, state, route)
@@ -137,11 +158,6 @@ class StreamTables:
                 raise
             # Somebody else's table, that a topic or a type from the outside happens to lead to.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
-        if state is None and _origin(route):
-            try:
-                self.lake.need(name)
-            except SettingsRefused as refusal:
-                return Refusal(Reason.NO_TABLE, str(refusal))
         return keeper
 
     def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:
@@ -174,11 +190,18 @@ def foretold(stream: StreamSettings, topics: Sequence[str]) -> list[str]:
     """The names of the tables that are known before any record is."""
     wanted = (
         names.of_table(entry.table, topic, "")
-        for entry in stream.tables
+        for number, entry in enumerate(stream.tables)
         if "{type}" not in entry.table
         for topic in ((entry.topics or topics) if "{topic}" in entry.table else [""])
+        if not any(_takes_all_of(topic, earlier) for earlier in stream.tables[:number])
     )
     return [*dict.fromkeys(wanted)]
+
+
+def _takes_all_of(topic: str, entry: TableSettings) -> bool:
+    """Whether no record of the topic comes to the entries behind this one."""
+    by_type = entry.types or "{type}" in entry.table
+    return bool(topic) and not by_type and (not entry.topics or topic in entry.topics)
 
 
 def _apart(name: str, route: Route) -> str:

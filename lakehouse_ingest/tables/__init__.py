@@ -26,6 +26,7 @@ from catalog import (
     fields_of,
     same_partitions,
 )
+from lakehouse_ingest.tables.explaining import unmade
 from lakehouse_ingest.tables.lake import FOLLOW, Lake
 from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
@@ -68,4 +69,5 @@ __all__ = [
     "fields_of",
     "newest_generation",
     "same_partitions",
+    "unmade",
 ]

@@ -71,6 +71,11 @@ def makeable() -> Iterator[None]:
         raise SettingsRefused(fitted(f"{refusal}{OR_ANOTHER}")) from refusal
 
 
+def unmade(what: str) -> str:
+    """What is said of one that the catalog is known not to have, where nothing may be made."""
+    return fitted(f"there is no {what}, and it may not be made: make it, or allow it; {CREATE}")
+
+
 def with_advice(failure: catalog.CatalogError, advice: str) -> str:
     return f"{str(failure)[: LONGEST - len(advice) - len('; ')]}; {advice}"
 

@@ -4,7 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from threading import Event
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -12,11 +15,15 @@ import catalog
 from lakehouse_ingest.commands.check import _tables
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
 from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.stream import Stream
 from lakehouse_ingest.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
+from telemetry import OFF
 from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
 
 NAME = "iot.sensors"
@@ -174,6 +181,40 @@ def test_where_nothing_may_be_made_what_is_missing_is_refused_by_the_setting() -
         assert not of_records.routes
     with lake_with({}) as lake:
         lake.need(NAME)
+
+
+class Looked(Exception):
+    """A start has found what it needs."""
+
+
+@pytest.mark.parametrize(
+    ("stream", "end"),
+    [
+        ({"topics": ["sensors"]}, SettingsRefused),
+        ({"topic_pattern": "s.*"}, Looked),
+        ({"topic_pattern": "s.*", "tables": [{"topics": ["sensors"]}]}, SettingsRefused),
+        ({"topic_pattern": "s.*", "tables": [{"table": "sensors"}]}, SettingsRefused),
+    ],
+    ids=["a topic", "a pattern", "a pattern, and an entry of the topic", "a pattern, and the table"],
+)
+def test_who_makes_a_topic_ends_no_stream_that_may_not_make_its_table(
+    stream: dict[str, Any], end: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the settings name has to be there; of what else a pattern finds, the records are dead letters."""
+    plain = Settings.model_validate(
+        {"name": "plant", "streams": [stream], "catalog": {"namespace": "iot", "create": False}}
+    )
+    found = plain.streams[0].model_copy(update={"topics": ("sensors",)})
+    there = {
+        ("GET", "/namespaces/iot"): (200, json.dumps({"namespace": ["iot"], "properties": {}})),
+        ("GET", "/namespaces/iot/tables"): (200, json.dumps({"identifiers": []})),
+        **{("GET", f"/tables/{name}"): of() for name in (plain.ledger.batch_table, plain.dead_letters.table)},
+    }
+    with lake_with(there, create=False) as lake:
+        monkeypatch.setattr(lake, "begin_within", MagicMock(side_effect=Looked("so far")))
+        begun = Stream(plain, found, MagicMock(), Connection(""), Watch("plant", OFF), tmp_path, False, False, Event())
+        with pytest.raises(end, match=f"no table {NAME}|^so far$"):
+            begun._street(lake, MagicMock(), SourceIdentity("cluster", {}), MagicMock())
 
 
 def test_who_is_not_known_is_not_told_of_namespaces() -> None:

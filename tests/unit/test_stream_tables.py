@@ -1,17 +1,23 @@
 """Which table a route leads to, where nothing of it was opened yet."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
+from lakehouse_ingest import sorting, stream_tables
+from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
-from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stream_tables import Refusal, StreamTables
-from lakehouse_ingest.tables import Column, Lake, Registered
+from lakehouse_ingest.settings import Settings, TableSettings
+from lakehouse_ingest.stream_tables import MISSING_S, Refusal, StreamTables, foretold
+from lakehouse_ingest.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState
+from lakehouse_ingest.writers.iceberg import FileOptions
 from tests.services.schemas import table_of
 
 TO_SENSORS = Route(0, "", "sensors")
@@ -19,14 +25,17 @@ TO_SENSORS = Route(0, "", "sensors")
 
 def full(told: dict[str, Any], *, landed: bool) -> StreamTables:
     """A stream that feeds as many tables as it may, and whose batch record does not know of `sensors`."""
-    lake = SimpleNamespace(
+    return fed_from(
         find=lambda _: table_of((Column("id", "long"),)),
         has_landed_in=lambda _: landed,
         register=lambda _, tables: told.update(tables),
     )
+
+
+def fed_from(**lake: Any) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": "{type}"}], "max_tables": 1}
     return StreamTables(
-        cast("Lake", lake),
+        cast("Lake", SimpleNamespace(**lake)),
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
         json_object,
         "iot",
@@ -51,3 +60,84 @@ def test_one_more_than_the_stream_may_feed_is_refused() -> None:
     found = full({}, landed=False).at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES
+
+
+def test_a_table_that_may_not_be_made_is_asked_for_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Types come from the outside: each costs one request, and not with every batch, until somebody makes its table."""
+    asked: list[str] = []
+    there: dict[str, TableState] = {}
+
+    def find(name: str) -> TableState | None:
+        asked.append(name)
+        return there.get(name)
+
+    now = 100.0
+    monkeypatch.setattr(stream_tables, "monotonic", lambda: now)
+    tables = fed_from(find=find, creates=False, has_landed_in=lambda _: False)
+    asked.clear()
+    first, other, beyond = (tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept"))
+    assert isinstance(first, Refusal)
+    assert first.reason is Reason.NO_TABLE
+    assert "no table iot.sensors, and it may not be made" in first.detail
+    assert asked == ["iot.sensors", "iot.other", "iot.beyond_what_is_kept"]
+    there["iot.sensors"] = table_of((Column("id", "long"),))
+    now += MISSING_S - 1
+    assert [tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept")] == [
+        first,
+        other,
+        beyond,
+    ]
+    assert asked[3:] == ["iot.beyond_what_is_kept"]
+    now += 1
+    found = tables.at(TO_SENSORS)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.TOO_MANY_TABLES  # it is there by now, and one more than the stream may feed
+
+
+@pytest.mark.parametrize(
+    ("entries", "found"),
+    [
+        ([{"topics": ["a"], "table": "x"}, {}], ["x", "b"]),
+        ([{"table": "all_{topic}"}, {}], ["all_a", "all_b"]),
+        ([{"topics": ["a"], "types": ["order"], "table": "x"}, {}], ["x", "a", "b"]),
+        ([{"topics": ["a"], "table": "of_{type}"}, {}], ["a", "b"]),
+        ([{"topics": ["a"], "table": "x"}, {"table": "y"}], ["x", "y"]),
+        ([{"table": "x"}, {"table": "y"}], ["x", "y"]),
+    ],
+    ids=["one topic", "all", "only some types", "not without a type", "another for the rest", "named, if in vain"],
+)
+def test_no_table_is_foretold_of_a_topic_that_an_earlier_entry_takes_whole(
+    entries: list[dict[str, Any]], found: list[str]
+) -> None:
+    stream = {"topics": ["a", "b"], "type_from": "key", "tables": entries}
+    settings = Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0]
+    assert foretold(settings, settings.topics) == found
+
+
+def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() -> None:
+    """Where no table may be made a higher limit would make none."""
+    made, unmade = (fed_from(creates=creates).unasked for creates in (True, False))
+    assert (made.reason, unmade.reason) == (Reason.TOO_MANY_TABLES, Reason.NO_TABLE)
+    assert made.detail.endswith("`max_tables`")
+    assert unmade.detail.endswith("it may not be made: make it, or allow it; see `catalog.create`")
+
+
+def test_a_table_is_registered_before_the_one_pass_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there and empty at the first start needs no look; the batch record has to know of it all the same."""
+    told: list[dict[str, Registered]] = []
+    lake = cast("Lake", MagicMock(tell=lambda _, properties: told.append(properties)))
+    lake.register = partial(Lake.register, lake)  # type: ignore[method-assign]
+    tables = fed_from(register=lake.register)
+    place = Place("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
+    keeper = TableKeeper(
+        lake, place.table, TableSettings(), json_object, 1, MagicMock(), landing=Landing(place, FileOptions())
+    )
+    tables._found[Route(0)] = keeper
+    registered: list[int] = []
+    monkeypatch.setattr(sorting, "whole", lambda *_: registered.append(len(told)))
+    street = cast("Street", SimpleNamespace(tables=tables, _span=None))
+    for _ in range(2):
+        with Street._parted(street, MagicMock(), keeper, MagicMock()):
+            pass
+    assert registered == [1, 1]  # nothing is asked of the catalog by the second batch
+    assert tables.registered["iot.sensors"].uuid == "u"
