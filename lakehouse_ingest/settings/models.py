@@ -477,7 +477,8 @@ class LedgerSettings(Model):
     batch_table: Identifier = Field(default="lakehouse_batches", description="the batch record")
     batch_every: Seconds = Field(
         default=5.0,
-        description="the batch record is written so often at most, but at once where records were filtered or discarded",
+        description="the batch record is written so often at most, but at once where records were filtered or"
+        " discarded",
     )
 
 

@@ -196,8 +196,8 @@ def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> N
 
 @pytest.mark.usefixtures("_healed")
 def test_a_publication_that_was_heard_and_whose_history_others_cut(bench: Bench, proxy: Faulty) -> None:
-    """A note tells that it was, and its own mark is remembered. Another pipeline's is not carried over the cut, for it may
-    be older than what that one has landed since; but that it was here is known."""
+    """A note tells that it was, and its own mark is remembered. Another pipeline's is not carried over the cut, for it
+    may be older than what that one has landed since; but that it was here is known."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
     other = Lake(Connection(bench.uri), "other")
 
