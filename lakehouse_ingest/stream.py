@@ -415,7 +415,7 @@ class Stream:
             )
         begun.close()
         looked = beaten = monotonic()
-        self.at, self.progress = street.start, Progress(query)
+        self.at, self.progress, self._hinted = street.start, Progress(query), street.record.complete
         self.watch.tell(self.name, State.RUNNING)
         try:
             while query.isActive and not (self._has_enough or more_topics or self.stop.wait(LOOK_S)):
