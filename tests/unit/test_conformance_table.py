@@ -23,7 +23,7 @@ def test_the_readme_says_what_a_catalog_cannot_do(kind: type[Kind]) -> None:
 def test_the_readmes_command_runs_all_of_the_suite_on_the_given_catalog_and_on_no_other() -> None:
     """None of the fixtures that start something of ours are asked for."""
     (shown,) = re.findall(r"\$ LAKEHOUSE_TEST_CATALOG_URI=https.*?-m pytest (.*?)\n```", README, re.DOTALL)
-    environment = {**os.environ, f"{VARIABLE}URI": "http://localhost:1"}
+    environment = {**os.environ, "PYTEST_ADDOPTS": "", f"{VARIABLE}URI": "http://localhost:1"}
     command = [sys.executable, "-m", "pytest", *shown.split(), "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
