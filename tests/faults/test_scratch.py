@@ -99,14 +99,19 @@ def scene(
     with ExitStack() as disks:
         made = Scene(Flow(Bench(spark, broker, rest_uri, scratch), rest_uri), scratch)
         (blocks,) = Path(spark.conf.get("spark.local.dir") or "").glob("blockmgr-*")
+        _subfolders(blocks)  # those that Spark finds again when the small disk is gone: it makes each but once
         folders = {"data": warehouse / made.flow.namespace / "a" / "data", "checkpoint": scratch, "shuffle": blocks}
         made.disks = {what: disks.enter_context(mounted(folder)) for what, folder in folders.items()}
-        for number in range(SUBFOLDERS):
-            (blocks / f"{number:02x}").mkdir()
+        _subfolders(blocks)
         with made.flow.running():
             yield made
         made.flow.drain()
         is_proven(made.flow.direct)
+
+
+def _subfolders(blocks: Path) -> None:
+    for number in range(SUBFOLDERS):
+        (blocks / f"{number:02x}").mkdir(exist_ok=True)
 
 
 FULL = "No space left on device"
