@@ -38,6 +38,19 @@ def demo(folder: Path) -> dict[str, Any]:
     return told
 
 
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """In a group of processes of its own, which Ctrl-C reaches as a whole."""
+    return subprocess.Popen(
+        [*DEMO, *words, "--folder", str(folder)],
+        cwd=ROOT,
+        env=marked(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
 def servers(folder: Path) -> tuple[EmbeddedCatalog, EmbeddedBroker]:
     return EmbeddedCatalog(folder / "warehouse"), EmbeddedBroker(folder / ".lakehouse-broker")
 
@@ -142,16 +155,7 @@ def assert_a_column_came_in_each(*runs: dict[str, Any]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(450)
 def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
-    words = [*DEMO, "--seconds", "3", "--keep", "--folder", str(tmp_path)]
-    with subprocess.Popen(
-        words,
-        cwd=ROOT,
-        env=marked(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    ) as running:
+    with started(tmp_path, "--seconds", "3", "--keep") as running:
         assert running.stdout is not None
         assert running.stderr is not None
         said = ""
@@ -174,17 +178,8 @@ def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_broken_off_it_leaves_no_orphan(stop: signal.Signals, tmp_path: Path) -> None:
     """SIGTERM while Spark starts, when nobody handles it yet; Ctrl-C, in all of the group, in the midst of things."""
-    words = [*DEMO, "--seconds", "60", "--folder", str(tmp_path)]
     until = {signal.SIGINT: "the pipeline starts", signal.SIGTERM: "Spark starts"}[stop]
-    with subprocess.Popen(
-        words,
-        cwd=ROOT,
-        env=marked(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    ) as running:
+    with started(tmp_path, "--seconds", "60") as running:
         assert running.stdout is not None
         assert running.stderr is not None
         for line in running.stdout:
