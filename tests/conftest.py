@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from signal import SIG_IGN, SIGHUP, getsignal, signal
 
 import pytest
 from hypothesis import settings
@@ -28,6 +29,10 @@ IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
 # py4j's finalizers log the traceback of a stopped JVM; formatted while a collection interrupts `ast.parse`,
 # it breaks CPython 3.11's parser ("AST constructor recursion depth mismatch").
 logging.getLogger("py4j").setLevel(logging.WARNING)
+
+# Under nohup a hangup is ignored, and whatever is started inherits that, but no handler: pipelines hear it again.
+if getsignal(SIGHUP) is SIG_IGN:
+    signal(SIGHUP, lambda *_: None)
 
 
 def pytest_report_header() -> list[str]:

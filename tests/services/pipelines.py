@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIG_DFL, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, Signals, signal
+from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from types import TracebackType
 from typing import Any, Self
 
@@ -43,11 +43,6 @@ def until(what: Callable[[], bool], seconds: float, look: float = LOOK) -> bool:
     return True
 
 
-def _hears_a_hangup() -> None:
-    """As a service manager starts it, also where the tests themselves run under nohup, which children inherit."""
-    signal(SIGHUP, SIG_DFL)
-
-
 class Running:
     """One start of a pipeline, in a process group of its own; `log` is all that it said."""
 
@@ -63,7 +58,6 @@ class Running:
                 stdout=said,
                 stderr=said,
                 process_group=0,
-                preexec_fn=_hears_a_hangup,  # noqa: PLW1509 - nothing of ours holds a lock that it would need
             )
 
     @property
