@@ -344,7 +344,10 @@ class Stream:
         start = starting.begin(record, tables, now, new)
         shared = [place for name, place in places.items() if name != dead]
         start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
-        return start, {**shares.left(record, tables, now, done), **start}
+        # A topic that is left out goes on where it stood, should it come back; one that a pattern finds no more was
+        # deleted.
+        rested = {} if self.stream.topic_pattern else done
+        return start, {**rested, **shares.left(record, tables, now, done), **start}
 
     def _foretold(self, topics: Sequence[str]) -> list[str]:
         return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, topics)]

@@ -3,11 +3,13 @@
 import datetime as dt
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any, TypeVar
+from weakref import finalize
 
 from confluent_kafka import (
     Consumer,
@@ -47,6 +49,11 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic's, from a broker that gives topics n
 SHOWN = 12  # stated partitions, in a sentence
 NONE_LATER = -1  # what a broker answers for a time that no record has reached
 
+# Clients whose source is garbage. An error leads to the source that met it, and that back to the error: only Python's
+# collector ends such a circle, and it may run in the client's own thread, with an answer that nobody waits for any
+# more. There librdkafka ends the whole process, so a client is left to the next source, in a thread of ours.
+_retired: deque[AdminClient] = deque()
+
 
 class Kafka:
     """The topics of one stream at one cluster."""
@@ -64,6 +71,7 @@ class Kafka:
             "error_cb": self._said.append,
             **for_librdkafka(settings),
         }
+        _retired.clear()
         try:
             self._admin = AdminClient(client)
         except KafkaException as refusal:
@@ -71,6 +79,7 @@ class Kafka:
             raise refusals.of_text(said, settings) or SettingsRefused(
                 f"the Kafka client refuses the settings under `source`: {said}"
             ) from None
+        finalize(self, _retired.append, self._admin)
 
     def identity(self) -> SourceIdentity:
         """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
@@ -201,7 +210,10 @@ class Kafka:
             return
         committer = self._committer(group)
         self._committed.clear()
-        committer.commit(offsets=parts, asynchronous=True)
+        try:
+            committer.commit(offsets=parts, asynchronous=True)
+        except KafkaException as failure:
+            raise self._explained(failure.args[0], group) from failure
         deadline = monotonic() + ASK_S
         while not self._committed:
             if monotonic() > deadline:

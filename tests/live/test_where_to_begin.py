@@ -70,6 +70,30 @@ def test_a_first_start_begins_where_the_settings_say(
     assert seen(bench, f"ns_{filled}", filled) == wanted
 
 
+def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: str) -> None:
+    """Also one of which no table holds anything: then nothing but the batch record tells where it stood."""
+    other = f"{filled}_other"
+    create_topic(bench.broker, other, 1)
+
+    def ingest(*topics: str) -> None:
+        settings = bench.settings(
+            filled,
+            source={"brokers": bench.broker, "start": "latest"},
+            stream={"topics": [*topics]},
+            table={"table": "all"},
+            ledger={"keep_snapshots": 2},
+        )
+        bench.ingest(settings, accept_changes=True)
+
+    ingest(filled, other)
+    for number in range(3):
+        produce(bench.broker, filled, events([10 + number]))
+        produce(bench.broker, other, events([number]))
+        ingest(filled)
+    ingest(filled, other)
+    assert seen(bench, f"ns_{filled}", "all") == {(filled, 0): [10, 11, 12], (other, 0): [0, 1, 2]}
+
+
 @pytest.mark.parametrize(
     ("choice", "says"),
     [

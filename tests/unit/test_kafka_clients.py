@@ -1,6 +1,9 @@
 """What the two Kafka clients are given, each in its own words, and what is refused before either is asked."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from lakehouse_ingest.sources.clients import for_java, for_librdkafka
 from lakehouse_ingest.sources.refusals import of_java, of_text
 from tests.services.young_broker import young_broker
 
+ROOT = Path(__file__).parents[2]
 CA, CERTIFICATE, KEY = (f"-----BEGIN {what}-----\nabc\n" for what in ("CERTIFICATE", "CERTIFICATE", "PRIVATE KEY"))
 
 
@@ -207,3 +211,10 @@ def test_a_broker_that_comes_up_and_knows_of_none_ends_nothing_but_the_question(
             source = kafka.Kafka(SourceSettings(brokers=address), ["sensors"])
             with pytest.raises(TryAgain):
                 source.identity()
+
+
+def test_an_answer_that_nobody_waits_for_any_more_ends_nothing() -> None:
+    """It comes in the client's own thread; if Python collects the client there, librdkafka ends the process."""
+    command = [sys.executable, "-m", "tests.services.abandoned_question", "127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (0, "1 left to the next source, and 0 by it\n"), done.stderr
