@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIG_IGN, SIGHUP, getsignal, signal
+from signal import SIG_IGN, SIGHUP, SIGINT, default_int_handler, getsignal, signal
 
 import pytest
 from hypothesis import settings
@@ -30,9 +30,11 @@ IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
 # it breaks CPython 3.11's parser ("AST constructor recursion depth mismatch").
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
-# Under nohup a hangup is ignored, and whatever is started inherits that, but no handler: pipelines hear it again.
-if getsignal(SIGHUP) is SIG_IGN:
-    signal(SIGHUP, lambda *_: None)
+# Under nohup a hangup is ignored, behind a shell's `&` also Ctrl-C. What is started inherits that, but no handler:
+# with these it hears both again.
+for number, handler in ((SIGHUP, lambda *_: None), (SIGINT, default_int_handler)):
+    if getsignal(number) is SIG_IGN:
+        signal(number, handler)
 
 
 def pytest_report_header() -> list[str]:
