@@ -1,24 +1,46 @@
 """What tests do with a broker: make a topic, fill it fast, read it back."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from lakehouse_ingest.sources.kafka import LATEST
+from tests.services.pipelines import until
+
 PATIENCE = 30.0
+NO_LEADER = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 def create_topic(broker: str, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-    """Returns once the topic can be written to."""
+    """Returns once every partition has a leader, which on a busy machine takes longer than to make the topic."""
     admin = AdminClient({"bootstrap.servers": broker})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
     admin.create_topics([topic], operation_timeout=PATIENCE)[name].result(PATIENCE)
+    parts = [TopicPartition(name, number) for number in range(partitions)]
+    assert until(lambda: _are_led(admin, parts), PATIENCE), f"{name} has no leader"
+
+
+def _are_led(admin: AdminClient, parts: Sequence[TopicPartition]) -> bool:
+    answers = admin.list_offsets(dict.fromkeys(parts, LATEST), request_timeout=PATIENCE)
+    try:
+        for answer in answers.values():
+            answer.result(PATIENCE)
+    except KafkaException as refusal:
+        if refusal.args[0].code() in NO_LEADER:
+            return False
+        raise
+    return True
 
 
 def delete_topic(broker: str, name: str) -> None:
