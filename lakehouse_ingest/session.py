@@ -4,13 +4,14 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from subprocess import TimeoutExpired
 from threading import Thread
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -72,7 +73,7 @@ def session(
     relay = Thread(target=_relay, args=(reading, say, said), name="spark-stderr", daemon=True)
     relay.start()
     try:
-        gateway = launch_gateway(arguments, {"start_new_session": True, "stderr": writing})  # type: ignore[no-untyped-call]
+        gateway = _launched(arguments, {"start_new_session": True, "stderr": writing})
     except PySparkRuntimeError:
         os.close(writing)
         relay.join()
@@ -110,6 +111,25 @@ def session(
         relay.join()
         # pyspark keeps them for the next session of this process, which would talk to nobody.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+
+
+def _launched(arguments: SparkConf, how: dict[str, Any]) -> Any:
+    """Not by the main thread: where Ctrl-C breaks it off, pyspark removes the folder in which Java is about to write
+    where it listens; Java fails at that, and stays, when we are long gone, and listens for nobody."""
+    with ThreadPoolExecutor(1, "spark-launch") as launcher:
+        launching = launcher.submit(launch_gateway, arguments, how)
+        try:
+            return launching.result()
+        except KeyboardInterrupt:
+            launching.add_done_callback(_end)
+            raise
+
+
+def _end(launching: Future[Any]) -> None:
+    if launching.exception() is None:
+        process = launching.result().proc
+        process.kill()
+        process.wait()
 
 
 def _is_no_interruption(said: logging.LogRecord) -> bool:

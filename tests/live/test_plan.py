@@ -218,3 +218,4 @@ def test_an_interruption_is_no_outlook(
         assert running.wait() == 130
         assert running.last_words() == []
         assert "Traceback" not in running.tail()
+        assert until(lambda: not running.family(), STARTING), "its JVM outlives it"
