@@ -20,11 +20,13 @@ from lakehouse_ingest.demo.proof import Run, problems
 from lakehouse_ingest.demo.reading_back import ALARMS, DEAD, READINGS, Found, Held, Outcome, Since
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.embedded.claim import alive
+from lakehouse_ingest.embedded.claim import alive, free
+from tests.services.pipelines import until
 
 ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-m", "lakehouse_ingest.cli", "demo")
 MARK = "STARTED_FOR"
+PATIENCE_S = 120.0
 
 
 def demo(folder: Path) -> dict[str, Any]:
@@ -105,6 +107,8 @@ def test_counts_add_up_and_so_they_do_in_a_second_run(tmp_path: Path, jars_folde
         assert total[name] == first["counts"]["run"][name] + second["counts"]["run"][name]
     assert_a_column_came_in_each(first, second)
 
+    port = int(second["catalog"].rpartition(":")[2])
+    assert until(lambda: free(port), PATIENCE_S), "a neighbour's catalog keeps it"
     with EmbeddedCatalog(tmp_path / "warehouse", jars=jars_folder) as catalog:
         assert catalog.uri == second["catalog"], "the port that demo.json names is the one that stays"
         lake = load_catalog("lake", type="rest", uri=second["catalog"])
