@@ -543,8 +543,13 @@ class Stream:
         return publish
 
     def _hint(self, source: Source, offsets: Offsets) -> None:
-        stated = self.settings.source.partitions
-        ours = {at: each for at, each in offsets.items() if at[0] not in stated or at[1] in stated[at[0]]}
+        """Of what is read now: a topic that is left out may be there no more."""
+        topics, stated = self.stream.topics, self.settings.source.partitions
+        ours = {
+            at: each
+            for at, each in offsets.items()
+            if at[0] in topics and (at[0] not in stated or at[1] in stated[at[0]])
+        }
         source.publish(ours, self.identity)
 
     def _expired(self, lake: Lake, place: Place) -> Place:
