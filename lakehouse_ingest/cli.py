@@ -27,7 +27,7 @@ LOADED: ContextVar["Loaded | None"] = ContextVar("loaded", default=None)  # for 
 EXIT_CODES = """\
 Exit codes: 0 done, or asked to stop; 2 the settings are wrong; 3 a person has to decide, and the sentence says what; \
 4 something outside stayed away; 5 `verify` has found something wrong; 6 it can't tell of something; 7 by `plan` the \
-catalog would change; 1 anything else."""
+catalog would change; 130 Ctrl-C before there was anything to end in order; 1 anything else."""
 
 app = typer.Typer(
     help="Events from Kafka into Apache Iceberg tables, exactly once, behind an Iceberg REST catalog.",

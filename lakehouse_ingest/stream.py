@@ -5,12 +5,12 @@ start Spark at exactly those offsets with a new checkpoint.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from shutil import rmtree
 from threading import Event, Lock
 from time import monotonic
 from typing import ClassVar
@@ -20,49 +20,24 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import (
-    conventions,
-    dead_letters,
-    formats,
-    ledger,
-    pacing,
-    routing,
-    shares,
-    sources,
-    spark_errors,
-    starting,
-)
+from lakehouse_ingest import conventions, pacing, sources, spark_errors
 from lakehouse_ingest.batch import Street
-from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.callback import Callback
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused, Superseded, TryAgain
+from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.health import State
-from lakehouse_ingest.held import Held, Holder
-from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger import SourceIdentity
 from lakehouse_ingest.looking import Progress
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Span, Watch
-from lakehouse_ingest.questions import SourceNow
-from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.opening import Opening
+from lakehouse_ingest.records import Offsets, Reason
 from lakehouse_ingest.session import forget_catalogs
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
-from lakehouse_ingest.sources.beginnings import beginning, refuse_unkept, refuse_unread
-from lakehouse_ingest.stream_tables import StreamTables, foretold
-from lakehouse_ingest.table_keeper import Landing
-from lakehouse_ingest.tables import (
-    Column,
-    Connection,
-    Lake,
-    Partition,
-    Place,
-    Registered,
-    TableSpec,
-    newest_generation,
-)
+from lakehouse_ingest.sources.beginnings import refuse_unread
+from lakehouse_ingest.tables import Connection, Lake, Place
 from lakehouse_ingest.transforms import Transform
-from lakehouse_ingest.writers.iceberg import FileOptions
 
 LONGEST_WAIT_S = 60.0
 LOOK_S = 0.1  # how often the stream's thread looks whether to stop
@@ -165,13 +140,13 @@ class Stream:
                 street = self._street(self._connected(), source, identity, threads)
             goal = source.ends() if self.drain else None
             span.set(epoch=street.token.epoch, tables=len(street.tables.registered), shape=street.shape)
-            self.watch.log.info(
-                "started",
+            self.watch.events.started(
                 stream=self.name,
                 epoch=street.token.epoch,
-                topics=list(self.stream.topics),
+                topics=self.topics,
                 tables=len(street.tables.registered),
                 shape=street.shape,
+                bad={"discarded" if self.stream.on_error == "ignore" else "dead": [*Reason]},
             )
             self._stands = monotonic()
             try:
@@ -221,156 +196,21 @@ class Stream:
         return kind(self.settings.source, found)
 
     def _street(self, lake: Lake, source: Source, identity: SourceIdentity, threads: ThreadPoolExecutor) -> Street:
-        namespace = self.settings.catalog.namespace
-        record_name = f"{namespace}.{self.settings.ledger.batch_table}"
-        dead_name = f"{namespace}.{self.settings.dead_letters.table}"
-        named = [f"{namespace}.{entry.table}" for entry in self.stream.tables if "{" not in entry.table]
-        if len({*named, record_name, dead_name}) < len(named) + 2:
-            raise SettingsRefused("the dead letters, the batch record and the events need a table each")
-        routing.check(self.stream, self.spark)
-        lake.ensure_namespace(namespace)
-        own = FileOptions()
-        lake.create(record_spec(record_name, own))
-        lake.create(_dead_spec(dead_name, own))
-        # A start that was killed between its claim and its registering is known there, and nothing else.
-        told = lake.registered(record_name) if lake.knows(record_name) else {}
-        known = {} if told else self._known(lake, [record_name, dead_name])
-        # Whether one that we have landed in was dropped, is asked below. Of the topics that a pattern finds anybody may
-        # have made one: without a table it has dead letters, and ends nothing.
-        sure = self._foretold(() if self.stream.topic_pattern else self.topics)
-        lake.need(*(name for name in sure if name not in (told or known)))
-        lake.begin_within(0)  # until it is known which generation it is, every mark counts
-        # Before anything is claimed: a start that is refused must not end the one that runs.
-        self._compare(lake, record_name)
-        epoch, record_place = lake.claim(record_name, [*{dead_name, *named, *known}])
-        reached(FailPoint.CLAIMED)
-        registered = lake.registered(record_name) or known
-        places = lake.open_all([*{dead_name, *named, *registered}], epoch, threads)
-        reached(FailPoint.OPENED)
-        heads = lake.heads(record_name)
-        starting.same_tables(registered, heads, places)
-        # Those that somebody has said are to be taken as they are.
-        taken = {
-            name: replace(each, uuid=places[name].uuid)
-            for name, each in registered.items()
-            if not each.uuid and name in places
-        }
-        registered |= taken
-        lake.register(record_name, {**known, **taken, dead_name: Registered(places[dead_name].uuid)})
-        registered.pop(dead_name, None)
-        # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
-        # no mark is there says so.
-        letters = places[dead_name]
-        ours = {*registered, *([] if letters.whole and dead_name not in taken else [dead_name])}
-        # Asked for only now: until it was shut out, an earlier writer may have gone on.
-        now = SourceNow(identity, *source.bounds())
-        refuse_unkept(self.settings.source, now.high)
-        everywhere = [*places.values()]
-        lake.begin_within(generation := newest_generation((record_place, *everywhere)))
-        record_place = record_place.within(generation)
-        # Where nothing lands, the starts' own commits become many.
-        places = {name: self._expired(lake, place.within(generation)) for name, place in places.items()}
-        done = starting.complete(record_place, [*places.values()])
-        start, stands = self._where_to_begin(source, now, done, record_place, places, dead_name)
-        marks = [place.mark for place in (record_place, *places.values()) if place.mark]
-        token = Token(self.identity, generation, epoch, -1)
-        meant = starting.meaning(self.settings, self.stream)
-        topics = identity.known_as(ledger.ids_of(marks))
-        mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
-        record = BatchRecord(
-            lake,
-            record_place,
-            mark,
-            starting.as_text(meant),
-            self.settings.ledger.batch_every,
-            lambda place: self._expired(lake, place),
-            heads,
-        )
-        tables = StreamTables(
-            lake,
+        opening = Opening(
+            self.settings,
             self.stream,
-            formats.chosen(self.stream.format),
-            namespace,
-            record_name,
-            (record_name, dead_name),
-            epoch,
-            registered,
-            places,
-            lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
+            lake,
+            source,
+            identity,
+            self.spark,
+            self.watch,
+            self.scratch,
+            threads,
+            self.accept_changes,
+            lambda place: self._expired(lake, place),
         )
-        record.started(token)
-        holders = [
-            Holder(place.table, place.main or 0, self.identity if place.table == dead_name else None)
-            # Older generations' marks as well: what is to be read again may stand there already.
-            for place in starting.uncertain(everywhere, done, ours)
-        ]
-        checkpoint = self._checkpoint(epoch)
-        return self.street(
-            name=self.name,
-            token=token,
-            stream=self.stream,
-            lake=lake,
-            watch=self.watch,
-            source=topics,
-            settings_hash=mark.settings,
-            offset_log=checkpoint / "offsets",
-            start=start,
-            record=record,
-            dead=Landing(places[dead_name], own),
-            tables=tables,
-            held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
-            still_the_same=lambda: _refuse_others(source, identity),
-            acknowledge=self._acknowledge(source),
-            tidy=lambda place: self._expired(lake, place),
-            threads=threads,
-            transform=self.transform,
-        )
-
-    def _where_to_begin(
-        self,
-        source: Source,
-        now: SourceNow,
-        done: Offsets,
-        record: Place,
-        places: Mapping[str, Place],
-        dead: str,
-    ) -> tuple[Offsets, Offsets]:
-        """The map to read from; and the one to leave in the ledger, which knows of more than is read now."""
-        tables = [*places.values()]
-        low, high = now.unknown(done, self.settings.source.partitions)
-        # A topic that has come since the pipeline began is read from its first record, like a new partition.
-        later = bool(done and self.stream.topic_pattern and self.settings.source.start == "latest")
-        new = low if later else beginning(self.settings.source, low, high, source.since, done)
-        start = starting.begin(record, tables, now, new)
-        shared = [place for name, place in places.items() if name != dead]
-        start = {**start, **shares.taken_over(self.identity, record, shared, now, done, self.settings.source)}
-        # A topic that is left out goes on where it stood, should it come back; one that a pattern finds no more was
-        # deleted.
-        rested = {} if self.stream.topic_pattern else done
-        return start, {**rested, **shares.left(record, tables, now, done), **start}
-
-    def _foretold(self, topics: Sequence[str]) -> list[str]:
-        return [f"{self.settings.catalog.namespace}.{name}" for name in foretold(self.stream, topics)]
-
-    def _known(self, lake: Lake, own: Sequence[str]) -> dict[str, Registered]:
-        """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
-        found = lake.known_in(self.settings.catalog.namespace)
-        found.refuse_unread(self.identity, {*own, *self._foretold(self.topics)})
-        if found.unread:
-            first, *_ = found.unread.values()
-            names = [*found.unread]
-            self.watch.events.warned("tables_passed_over", stream=self.name, tables=names, error=str(first))
-        record, *_ = own
-        return {name: each for name, each in found.tables.items() if name != record}
-
-    def _compare(self, lake: Lake, record_name: str) -> None:
-        record = lake.find(record_name)
-        assert record
-        before = lake.seen(record).carried.get(f"{ledger.SETTINGS}{self.identity}")
-        for change in starting.compare(
-            before, starting.meaning(self.settings, self.stream), accepted=self.accept_changes
-        ):
-            self.watch.events.warned("settings_changed", stream=self.name, change=change)
+        still_the_same = partial(_refuse_others, source, identity)
+        return opening.street(self.street, self.transform, still_the_same, self._acknowledge(source))
 
     def _batch(
         self, street: Street, source: Source, goal: Offsets | None, failures: list[BaseException]
@@ -514,16 +354,6 @@ class Stream:
 
     # -- small things -------------------------------------------------------------------------------------
 
-    def _checkpoint(self, epoch: int) -> Path:
-        """Scratch: a checkpoint that is used again would silently override where we start."""
-        folder = self.scratch / f"checkpoint-{self.identity}-{epoch}"
-        rmtree(folder, ignore_errors=True)
-        try:
-            folder.mkdir(parents=True)
-        except OSError as broken:
-            raise spark_errors.of_scratch(broken.strerror or str(broken), self.scratch) from broken
-        return folder
-
     def _acknowledge(self, source: Source) -> Callable[[Offsets], None]:
         due = [0.0]
 
@@ -566,11 +396,6 @@ class Stream:
             return place
         self.watch.events.snapshots_expired(table=place.table, count=count)
         return lake.again(place)
-
-
-def _dead_spec(name: str, files: FileOptions) -> TableSpec:
-    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
-    return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())
 
 
 class _MadeAnew(TryAgain):

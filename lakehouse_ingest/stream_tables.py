@@ -16,7 +16,7 @@ from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.table_keeper import TableKeeper
 from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
 
-MISSING_S = 30.0  # by then somebody may have made a table that was not there
+REFUSED_S = 30.0  # by then somebody may have made a table that was not there, or moved one that was in the way
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class StreamTables:
     registered: dict[str, Registered]
     opened: Mapping[str, Place]  # our place on those that were there at the start
     changed: Callable[[str, list[str]], None]
-    _found: dict[Route, TableKeeper | Refusal] = field(default_factory=dict)
-    _missing: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
-    _missed: float = 0.0  # since when these are kept
+    _found: dict[Route, TableKeeper] = field(default_factory=dict)
+    _refused: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
+    _since: float = 0.0  # when these were begun to be kept
 
     def __post_init__(self) -> None:
         """What is known without any record is refused now, not at the first one."""
@@ -63,26 +63,22 @@ class StreamTables:
     def at(self, route: Route) -> TableKeeper | Refusal:
         if (known := self._found.get(route)) is not None:
             return known
-        if monotonic() - self._missed >= MISSING_S:
-            self._missing, self._missed = {}, monotonic()
-        if (missing := self._missing.get(route)) is not None:
-            return missing
+        if monotonic() - self._since >= REFUSED_S:
+            self._refused, self._since = {}, monotonic()
+        if (refused := self._refused.get(route)) is not None:
+            return refused
         found = self._new(route)
-        # Of what leads to no table there may be more than memory is for.
-        if isinstance(found, TableKeeper) or found.reason is Reason.NAME_TAKEN:
+        if isinstance(found, TableKeeper):
             self._found[route] = found
-        elif found.reason is Reason.NO_TABLE and len(self._missing) < 2 * self.stream.max_tables:
-            self._missing[route] = found
+        # Of what leads to no table there may be more than memory is for.
+        elif len(self._refused) < 2 * self.stream.max_tables:
+            self._refused[route] = found
         return found
-
-    @property
-    def _keepers(self) -> list[tuple[Route, TableKeeper]]:
-        return [(route, found) for route, found in self._found.items() if isinstance(found, TableKeeper)]
 
     @property
     def routes(self) -> set[Route]:
         """Those that lead to a table."""
-        return {route for route, _ in self._keepers}
+        return {*self._found}
 
     @property
     def unasked(self) -> Refusal:
@@ -95,7 +91,7 @@ class StreamTables:
         """Tell the next start of the tables that are new, before the first row lands in them."""
         new = {
             keeper.name: Registered(keeper.landing.place.uuid, route.topic, route.type)
-            for route, keeper in self._keepers
+            for route, keeper in self._found.items()
             if keeper.landing and self._uuid_of(keeper.name) != keeper.landing.place.uuid
         }
         self.lake.register(self.record, new)
@@ -136,7 +132,7 @@ class StreamTables:
             name = apart
         if state is None and _origin(route) and not self.lake.creates:
             return Refusal(Reason.NO_TABLE, unmade(f"table {name}"))
-        mine = {*self.registered, *(keeper.name for _, keeper in self._keepers)}
+        mine = {*self.registered, *(keeper.name for keeper in self._found.values())}
         if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
             self._begin_with(name, state, route)
         if name not in mine and len(mine) >= self.stream.max_tables:
@@ -178,7 +174,7 @@ class StreamTables:
     def _is_anothers(self, name: str, route: Route, state: TableState | None) -> bool:
         mine = (route.topic, route.type)
         others = {known: (each.topic, each.type) for known, each in self.registered.items()}
-        others |= {keeper.name: (of.topic, of.type) for of, keeper in self._keepers}
+        others |= {keeper.name: (of.topic, of.type) for of, keeper in self._found.items()}
         if others.pop(name, mine) != mine or names.meets(name, (*self.taken, *others)):
             return True
         # One that another pipeline made of another topic. What says nothing of it is there for whoever names it.

@@ -1,7 +1,7 @@
 """One event is one log line and its metrics, told together: neither is forgotten, both say the same."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from telemetry.start import Telemetry
@@ -16,6 +16,27 @@ class Events:
         self._log = log.bind(pipeline=pipeline)
         self._telemetry = telemetry
         self._pipeline = pipeline
+
+    def started(
+        self,
+        *,
+        stream: str,
+        epoch: int,
+        topics: Sequence[str],
+        tables: int,
+        shape: str,
+        bad: Mapping[str, Sequence[str]],
+    ) -> None:
+        """`bad`: the outcomes that its records may have beside landing, each with its reasons.
+
+        What is counted of them begins at zero: no monitor sees an increase in a series whose first value is another.
+        """
+        self._log.info("started", stream=stream, epoch=epoch, topics=[*topics], tables=tables, shape=shape)
+        at = {"pipeline": self._pipeline, "stream": stream}
+        self._telemetry.count("lakehouse.batches", 0, outcome="failed", **at)
+        for outcome, reasons in bad.items():
+            for reason in reasons:
+                self._telemetry.count("lakehouse.records", 0, outcome=outcome, reason=reason, **at)
 
     def batch_landed(
         self,

@@ -387,9 +387,10 @@ class StreamSettings(Model):
         description="where a record says what it is: field:path.to.it, header:name, or key",
     )
     keep_types: Regex | None = Field(
-        examples=["order|payment"],
+        examples=["^(order|payment)$"],
         default=None,
-        description="regular expression; records of other types are counted as filtered, and not kept",
+        description="regular expression, found anywhere in the type; records of other types are counted as filtered,"
+        " and not kept",
     )
     transform: str | None = Field(
         examples=["celsius"],

@@ -1,8 +1,8 @@
 """SIGKILL at the named moments of a batch's life, and at others: every offset ends in exactly one place.
 
 Two tables, dead letters for two reasons, aborted transactions; new types and new fields, that come when a kill needs
-them. `make test` takes ten of the moments; `make faults KILLS=200` every one of them and goes on for as long as it is
-told, and writes what it did into build/faults.json.
+them. `make test` takes seven of the moments and three others; `make faults KILLS=200` every one, goes on for as long as
+it is told, and writes what it did into build/faults.json.
 """
 
 import json

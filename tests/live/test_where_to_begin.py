@@ -12,13 +12,14 @@ from typing import Any
 
 import duckdb
 import pytest
+from structlog.testing import capture_logs
 
 from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import Settings, SourceSettings
 from lakehouse_ingest.sources.kafka import Kafka
 from tests.services.ingesting import Bench, running
-from tests.services.kafka import create_topic, produce
+from tests.services.kafka import create_topic, delete_topic, produce
 from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live
@@ -92,6 +93,21 @@ def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: 
         ingest(filled)
     ingest(filled, other)
     assert seen(bench, f"ns_{filled}", "all") == {(filled, 0): [10, 11, 12], (other, 0): [0, 1, 2]}
+
+
+def test_a_topic_that_was_left_out_may_be_deleted(bench: Bench, filled: str) -> None:
+    """The ledger knows of it, and no broker is asked for it any more."""
+    other = f"{filled}_other"
+    create_topic(bench.broker, other)
+    produce(bench.broker, other, events([0]))
+    bench.ingest(bench.settings(filled, stream={"topics": [filled, other]}, table={"table": "all"}))
+    delete_topic(bench.broker, other)
+    produce(bench.broker, filled, events([10]))
+    alone = bench.pipeline(bench.settings(filled, table={"table": "all"}), accept_changes=True)
+    with capture_logs() as logged:
+        alone.run()
+    assert [line for line in logged if line["log_level"] != "info" and line["event"] != "settings_changed"] == []
+    assert seen(bench, f"ns_{filled}", "all") == {(filled, 0): [*range(11)], (filled, 1): [0, 1, 2], (other, 0): [0]}
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ GROUND: dict[str, set[str]] = {
 }
 # Each may import all of these, and of one another those that stand before it.
 DRIVERS = (
-    *("batch_record", "decided", "sorting", "batch", "stream", "pipeline", "rehearsing"),
+    *("batch_record", "decided", "sorting", "batch", "opening", "stream", "pipeline", "rehearsing"),
     *("testing", "commands", "api", "cli"),
 )
 
@@ -166,6 +166,7 @@ def test_no_stage_knows_the_catalog_the_telemetry_or_the_pipeline() -> None:
     upstream = {
         "pipeline",
         "stream",
+        "opening",
         "batch",
         "sorting",
         "batch_record",

@@ -14,9 +14,9 @@ from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
 from lakehouse_ingest.settings import Settings, TableSettings
-from lakehouse_ingest.stream_tables import MISSING_S, Refusal, StreamTables, foretold
+from lakehouse_ingest.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
-from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState
+from lakehouse_ingest.tables import TYPE, Column, Lake, Place, Registered, TableState
 from lakehouse_ingest.writers.iceberg import FileOptions
 from tests.services.schemas import table_of
 
@@ -81,7 +81,7 @@ def test_a_table_that_may_not_be_made_is_asked_for_once_in_a_while(monkeypatch: 
     assert "no table iot.sensors, and it may not be made" in first.detail
     assert asked == ["iot.sensors", "iot.other", "iot.beyond_what_is_kept"]
     there["iot.sensors"] = table_of((Column("id", "long"),))
-    now += MISSING_S - 1
+    now += REFUSED_S - 1
     assert [tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept")] == [
         first,
         other,
@@ -92,6 +92,27 @@ def test_a_table_that_may_not_be_made_is_asked_for_once_in_a_while(monkeypatch: 
     found = tables.at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES  # it is there by now, and one more than the stream may feed
+
+
+def test_a_name_that_was_taken_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may move the table that was in the way, and ends no pipeline for it."""
+    now, in_the_way = 100.0, {TYPE: "of another pipeline"}
+    there: dict[str, TableState] = {}
+    monkeypatch.setattr(stream_tables, "monotonic", lambda: now)
+    tables = fed_from(
+        find=lambda name: there.get(name) or table_of((), properties=in_the_way),
+        creates=True,
+        has_landed_in=lambda _: False,
+    )
+    taken = tables.at(TO_SENSORS)
+    assert isinstance(taken, Refusal)
+    assert taken.reason is Reason.NAME_TAKEN
+    there["iot.sensors"] = table_of(())
+    assert tables.at(TO_SENSORS) is taken
+    now += REFUSED_S
+    found = tables.at(TO_SENSORS)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.TOO_MANY_TABLES  # the name is free by now, and one more than the stream may feed
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_an_event_is_a_line_and_a_metric(
 def test_no_event_is_left_out_here() -> None:
     events = {name for name in vars(Events) if not name.startswith("_")}
     told = {event for event, *_ in CASES} - {"many_files"}
-    assert events == told | {"warned", "batch_landed"}, "each leaves a line and a metric: prove it"
+    assert events == told | {"started", "warned", "batch_landed"}, "each leaves a line and a metric: prove it"
 
 
 def test_a_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:
@@ -129,6 +129,18 @@ def test_a_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:
         assert seen.total("lakehouse.received") == 999
         assert seen.total("lakehouse.event.age") == -3.5
         assert abs(seen.total("lakehouse.landed.timestamp") - time.time()) < 60
+
+
+def test_what_a_monitor_waits_for_is_there_from_the_start() -> None:
+    """Prometheus sees no increase in a series whose first value is not zero: the first bad records would go unseen."""
+    bad = {"dead": ["not_utf8", "broken_json"]}
+    with recorded() as seen, capture_logs() as lines:
+        _events(seen).started(stream="s", epoch=3, topics=("t",), tables=1, shape="one pass", bad=bad)
+        assert lines[0]["event"] == "started"
+        found = [(point.attributes["lakehouse.reason"], point.value) for point in seen.points("lakehouse.records")]
+        assert found == [("not_utf8", 0), ("broken_json", 0)]
+        (failed,) = seen.points("lakehouse.batches")
+        assert (failed.attributes["lakehouse.outcome"], failed.value) == ("failed", 0)
 
 
 def test_a_batch_without_a_bad_record_is_no_warning() -> None:
