@@ -117,13 +117,14 @@ class _LimitedRestCatalog(RestCatalog):
     def __init__(self, connection: Connection) -> None:
         self._timeout = (connection.connect_timeout, connection.read_timeout)
         properties = {"uri": connection.uri, **connection.properties}
-        # A table without its older snapshots would look as if its history had been pruned.
-        properties.pop(SNAPSHOT_LOADING_MODE, None)
         if connection.warehouse is not None:
             properties["warehouse"] = connection.warehouse
         if connection.token is not None:
             properties[TOKEN] = connection.token
         super().__init__("lake", **properties)
+        # A table without its older snapshots would look as if its history had been pruned, whoever asks for that: the
+        # catalog's own configuration is among them by now.
+        self.properties.pop(SNAPSHOT_LOADING_MODE, None)
 
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)

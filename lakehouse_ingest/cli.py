@@ -159,13 +159,15 @@ def check(
     catalog_uri: CatalogUri = None,
     warehouse: Warehouse = None,
     namespace: Namespace = None,
+    *,
+    allow_code: AllowCode = False,
     jars: Jars = None,
 ) -> None:
     """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves no table."""
     settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
     from lakehouse_ingest.commands import check as command  # noqa: PLC0415 - loads pyspark
 
-    if code := command.check(settings, LOADED.get(), jars=jars):
+    if code := command.check(settings, LOADED.get(), jars=jars, allow_code=allow_code):
         raise typer.Exit(code)
 
 
@@ -499,14 +501,10 @@ def serve(
     """Serve a warehouse folder to any Iceberg reader and writer on this machine, until Ctrl-C."""
     from lakehouse_ingest.catalog_access import embedded  # noqa: PLC0415 - loads pyspark
     from lakehouse_ingest.commands import catalog as command  # noqa: PLC0415 - likewise
-    from lakehouse_ingest.settings import CatalogSettings, S3Settings  # noqa: PLC0415
 
-    if config:
-        settings = _settings(config, {"--warehouse": warehouse})
-        command.serve(embedded(settings.catalog, settings.s3, jars, port))
-    else:
-        folder = CatalogSettings(path=warehouse) if warehouse else CatalogSettings()
-        command.serve(embedded(folder, S3Settings(), jars, port))
+    # Whoever serves tables has no topics: any name does.
+    settings = _settings(config, _flags(None if config else "tables", None, None, None, warehouse, None))
+    command.serve(embedded(settings.catalog, settings.s3, jars, port))
 
 
 @jars_app.command()

@@ -42,6 +42,7 @@ class Watch:
         self.log = Told(structlog.get_logger("pipeline"), self._heard)
         self.events = telemetry.Events(self.log, sink, pipeline)
         self.board = Board()
+        self._waiting: dict[str, Mapping[tuple[str, int], int]] = {}  # by stream, as it was told last
         self.history = History(shown=telemetry.masked_text)
         self._sink = sink
         self._pipeline = pipeline
@@ -169,7 +170,10 @@ class Watch:
             self.history.dead(stream, samples)
 
     def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
-        for (topic, number), records in lag.items():
+        # A gauge stays as it was set last, and of what is read no more nothing waits.
+        gone = dict.fromkeys(self._waiting.get(stream, {}).keys() - lag.keys(), 0)
+        self._waiting[stream] = lag
+        for (topic, number), records in {**gone, **lag}.items():
             self.gauge("lakehouse.lag", records, stream=stream, topic=topic, partition=number)
         self.gauge("lakehouse.lag.time", seconds, stream=stream)
         if self._served:

@@ -78,7 +78,7 @@ class Opening:
         # Where nothing lands, the starts' own commits become many.
         places = {name: self.tidy(place.within(generation)) for name, place in claim.places.items()}
         done = starting.complete(record_place, [*places.values()])
-        start, stands = self._where_to_begin(now, done, record_place, places)
+        start, stands = self._where_to_begin(now, done, record_place, places, claim.heads)
         topics = self.identity.known_as(
             ledger.ids_of([each.mark for each in (record_place, *places.values()) if each.mark])
         )
@@ -200,7 +200,7 @@ class Opening:
     # -- where it goes on ---------------------------------------------------------------------------------
 
     def _where_to_begin(
-        self, now: SourceNow, done: Offsets, record: Place, places: Mapping[str, Place]
+        self, now: SourceNow, done: Offsets, record: Place, places: Mapping[str, Place], heads: Mapping[str, Head]
     ) -> tuple[Offsets, Offsets]:
         """The map to read from; and the one to leave in the ledger, which knows of more than is read now."""
         settings, tables = self.settings.source, [*places.values()]
@@ -208,7 +208,8 @@ class Opening:
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
         later = bool(done and self.stream.topic_pattern and settings.start == "latest")
         new = low if later else beginning(settings, low, high, self.source.since, done)
-        start = starting.begin(record, tables, now, new)
+        apart = shares.stated(self._pipeline, record, settings)
+        start = starting.begin(record, tables, now, new, heads, apart)
         shared = [place for name, place in places.items() if name != self._dead]
         start = {**start, **shares.taken_over(self._pipeline, record, shared, now, done, settings)}
         # A topic that is left out goes on where it stood, should it come back; one that a pattern finds no more was

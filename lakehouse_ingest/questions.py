@@ -16,6 +16,7 @@ from lakehouse_ingest.ledger import Head, SourceIdentity, begun_again, highest, 
 from lakehouse_ingest.records import Choice, Offsets
 from lakehouse_ingest.tables import Place, Registered
 
+NOTHING: Mapping[str, Head] = {}
 ADVICE = "; `lakehouse-ingest recover` says what can be done"
 
 
@@ -65,11 +66,21 @@ class SourceNow:
 # -- of the source ----------------------------------------------------------------------------------------
 
 
-def of_source(record: Place, places: Sequence[Place], source: SourceNow) -> Iterator[Question]:
+def of_source(
+    record: Place,
+    places: Sequence[Place],
+    source: SourceNow,
+    heads: Mapping[str, Head] = NOTHING,
+    apart: Collection[str] = (),
+) -> Iterator[Question]:
+    """`heads`: landings that the record knows; `apart`: topics of which only some partitions are, or were, read."""
     marks = [(place.table, place.mark) for place in (record, *places) if place.mark]
-    if not marks and (pruned := [place for place in (record, *places) if not place.known]):
-        yield _unclear(pruned[0], source)
-        return
+    if not marks:
+        pruned = [place for place in (record, *places) if not place.known]
+        # Others' marks are there, so that they have landed since; that we had, the record remembers.
+        if pruned or heads:
+            yield _unclear((pruned or [record])[0], source)
+            return
     now, generation = source.identity, max((mark.token.generation for _, mark in marks), default=1)
     if strange := [(table, mark) for table, mark in marks if _differ(mark.source.cluster, now.cluster)]:
         yield _other_cluster(strange[0][0], strange[0][1].source.cluster, source)
@@ -89,6 +100,9 @@ def of_source(record: Place, places: Sequence[Place], source: SourceNow) -> Iter
         yield _went_back(topic, [*ats], done, held, source, generation)
     # What went back has nothing to be missed.
     missed = {at: o for at, o in sorted(done.items()) if o < source.low.get(at, o) and at not in ahead}
+    # A partition that came while nobody read is read from its first record, which may be gone by now.
+    read = {topic for topic, _ in done} - {*apart}
+    missed |= {at: 0 for at, low in sorted(source.low.items()) if low and at not in done and at[0] in read}
     if missed:
         yield _missed(missed, source)
 

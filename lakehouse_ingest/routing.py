@@ -20,6 +20,7 @@ from lakehouse_ingest.shaping import faulty
 STAGE = "route"
 NOT_KEPT = "not kept"  # the route of records whose type is not kept
 SEPARATOR = "\x1f"
+LONGEST_TYPE = 255  # characters
 KIND = "_kind"  # text: the record's type, on the way to its route
 
 Field = Callable[[Sequence[str]], Column]  # the text of a record's field, as its format reads it
@@ -121,8 +122,9 @@ def _with_type(rows: DataFrame, type_from: str | None, field: Field) -> DataFram
     """
     text = F.col(KIND)
     found = rows.withColumn(KIND, _type(type_from, field))
-    # An object or a list is no name.
-    return found.withColumn(KIND, F.when(F.is_valid_utf8(text) & (text != "") & ~text.rlike(r"^[\[{]"), text))
+    # An object or a list is no name; nor is what is longer than any topic's, and would stay in each table's metadata.
+    named = F.is_valid_utf8(text) & F.length(text).between(1, LONGEST_TYPE) & ~text.rlike(r"^[\[{]")
+    return found.withColumn(KIND, F.when(named, text))
 
 
 def _type(type_from: str | None, field: Field) -> Column:

@@ -23,12 +23,15 @@ def scratch_folder() -> Iterator[Path]:
         folder = Path(name)
         # Under another name until it is locked: whoever looks meanwhile is not to take it for an orphan.
         unseen = folder / f"{LOCK}.new"
-        lock = os.open(unseen, os.O_RDWR | os.O_CREAT, 0o600)
+        lock, itself = os.open(unseen, os.O_RDWR | os.O_CREAT, 0o600), os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            # What nobody has touched for ten days is removed by systemd's tmpfiles, but where that is taken.
+            fcntl.flock(itself, fcntl.LOCK_EX)
             unseen.rename(folder / LOCK)
             yield folder
         finally:
+            os.close(itself)
             os.close(lock)
 
 

@@ -13,6 +13,7 @@ from subprocess import TimeoutExpired
 from threading import Thread
 from typing import Any
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -30,7 +31,13 @@ from lakehouse_ingest.spark_errors import sentence
 LAKE = CATALOG.rpartition(".")[2]  # the catalog's name within Spark; never seen outside this process
 STOP_S = 10.0
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars")
+JARS = "spark.jars"
+LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", JARS)
+# What a machine says of another Spark, or of how others start this one: nothing of it was refused or tried.
+OTHERS = (
+    *("SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "PYSPARK_SUBMIT_ARGS"),
+    *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"),
+)
 # What the launcher says at every start, whatever the logging is set to.
 CHATTER = (
     "Picked up JAVA_TOOL_OPTIONS",
@@ -59,7 +66,6 @@ def session(
     """
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - nothing public tells
         raise SettingsRefused("there is a Spark in this process already, and there can be one only; stop it first")
-    os.environ["JAVA_HOME"] = str(java.parent.parent)  # what pyspark's launcher looks at
     for noisy in ("py4j", "DataFrameQueryContextLogger"):
         # They print the stack of every error on its way to us; the pipeline tells it once.
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
@@ -73,7 +79,8 @@ def session(
     relay = Thread(target=_relay, args=(reading, say, said), name="spark-stderr", daemon=True)
     relay.start()
     try:
-        gateway = _launched(arguments, {"start_new_session": True, "stderr": writing})
+        with _environment(java):
+            gateway = _launched(arguments, {"start_new_session": True, "stderr": writing})
     except PySparkRuntimeError:
         os.close(writing)
         relay.join()
@@ -111,6 +118,21 @@ def session(
         relay.join()
         # pyspark keeps them for the next session of this process, which would talk to nobody.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+
+
+@contextmanager
+def _environment(java: Path) -> Iterator[None]:
+    """What pyspark's launcher looks at: this Java, and the Spark that pyspark comes with."""
+    before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
+    os.environ["JAVA_HOME"] = str(java.parent.parent)
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _launched(arguments: SparkConf, how: dict[str, Any]) -> Any:
@@ -189,7 +211,7 @@ def _options(
     scratch: Path,
     classes: str = "",
 ) -> dict[str, str]:
-    log4j = files("lakehouse_ingest").joinpath("log4j2.properties")
+    log4j = Path(str(files("lakehouse_ingest").joinpath("log4j2.properties")))  # its URI has no blank, whatever it has
     # On a laptop the host's name may lead to an address that nothing listens on.
     local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
@@ -199,7 +221,6 @@ def _options(
         "spark.driver.memory": settings.memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.jars": ",".join(map(str, jars)),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         **(local if settings.master.startswith("local") else {}),
@@ -226,7 +247,9 @@ def _options(
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.shuffle.partitions": "8",
         **settings.options,
+        # Beside those of the settings, not instead of them.
+        JARS: ",".join(filter(None, (*map(str, jars), settings.options.get(JARS)))),
         JAVA_OPTIONS: " ".join(
-            filter(None, (f"-Dlog4j2.configurationFile={log4j}", classes, settings.options.get(JAVA_OPTIONS)))
+            filter(None, (f"-Dlog4j2.configurationFile={log4j.as_uri()}", classes, settings.options.get(JAVA_OPTIONS)))
         ),
     }

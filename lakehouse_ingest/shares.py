@@ -6,7 +6,7 @@ settings that its last start has left in the batch record. Only topics whose par
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,17 +57,23 @@ class Other:
         return of_topics.get(topic, ())
 
 
+def stated(pipeline: str, record: Place, source: SourceSettings) -> Collection[str]:
+    """The topics of which this start, or the last one, reads stated partitions only."""
+    before = json.loads(record.carried.get(f"{SETTINGS}{pipeline}", "{}")).get("source.partitions", {})
+    return {*source.partitions, *before}
+
+
 def taken_over(
     pipeline: str, record: Place, tables: Sequence[Place], now: SourceNow, done: Offsets, source: SourceSettings
 ) -> dict[TopicPartition, int]:
     """Where partitions begin that another pipeline has left; refuses those that it reads, or has gone on with since."""
     found: dict[TopicPartition, int] = {}
-    before = json.loads(record.carried.get(f"{SETTINGS}{pipeline}", "{}")).get("source.partitions", {})
+    apart = stated(pipeline, record, source)
     for other in _others(pipeline, record, tables, now.identity):
         held, complete = (ledger.highest(of) for of in ([m.held() for m in other.marks], _complete(other, record)))
         for at in sorted(now.high.keys() & other.tables.keys()):
-            stated = at[0] in source.partitions or at[0] in before or other.states(at[0])
-            if not stated or (at not in done and _is_said(source, at)):
+            shared = at[0] in apart or other.states(at[0])
+            if not shared or (at not in done and _is_said(source, at)):
                 continue
             if other.reads(at):
                 raise SettingsRefused(

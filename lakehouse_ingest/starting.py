@@ -19,9 +19,16 @@ def complete(record: Place, places: Sequence[Place]) -> Offsets:
     return highest([record.held, *(place.mark.complete for place in places if place.mark)])
 
 
-def begin(record: Place, places: Sequence[Place], source: SourceNow, beginning: Offsets) -> Offsets:
+def begin(
+    record: Place,
+    places: Sequence[Place],
+    source: SourceNow,
+    beginning: Offsets,
+    heads: Mapping[str, Head] = questions.NOTHING,
+    apart: Collection[str] = (),
+) -> Offsets:
     """The map to start reading from: what is complete, and for topics that are new where they begin."""
-    for question in questions.of_source(record, places, source):
+    for question in questions.of_source(record, places, source, heads, apart):
         raise question.error
     done = complete(record, places)
     # A new partition of a known topic is read from its first record, whatever the settings say.

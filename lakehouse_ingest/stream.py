@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from threading import Event, Lock
 from time import monotonic
 from typing import ClassVar
@@ -138,6 +139,8 @@ class Stream:
                 identity = source.identity()
             with self.watch.span("sink.connect", self.name):
                 street = self._street(self._connected(), source, identity, threads)
+            # With its query it has ended; a service would fill the disk with them.
+            ending.callback(rmtree, street.offset_log.parent, ignore_errors=True)
             goal = source.ends() if self.drain else None
             span.set(epoch=street.token.epoch, tables=len(street.tables.registered), shape=street.shape)
             self.watch.events.started(

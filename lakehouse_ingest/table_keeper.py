@@ -22,6 +22,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 Fields = Sequence[tuple[str, T.DataType]]
 # What the table's contract allows, and how many columns there may be, was asked when the changes were planned: by the
 # names of fields, which the catalog does not know.
+FOLLOWED = 10  # times in one batch
 PLANNED = Contract(max_columns=None, max_depth=None)
 
 
@@ -62,10 +63,21 @@ class TableKeeper:
                 return first
             self.adopt(self.lake.create(replace(spec, properties={**spec.properties, **(self.origin or {})})))
             assert self._plan is not None
-            return replace(self._plan, refused=first.refused)
         if self.settings.columns:
             return self._plan
         self._look_again()
+        # Somebody else may have made the table, or a column, a moment ago: then it has not what was asked for.
+        for _ in range(FOLLOWED):
+            before = self._schema
+            refused, wanted = self._grown(fields, records)
+            if not wanted or self._schema == before:
+                beyond = self._plan.plan.aside is not None and has_beyond(self._plan.plan, fields)
+                return replace(self._plan, refused=refused, beyond=beyond)
+        raise TryAgain(f"others change the columns of {self.name} each time that we add ours")
+
+    def _grown(self, fields: Fields, records: DataFrame) -> tuple[tuple[Refused, ...], bool]:
+        """Add what the records have and the table has not: what may not be, and whether anything was to be added."""
+        assert self._plan is not None
         plan = self._plan.plan
         growth = planning.new_fields(plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names)
         changes = [Add(path, column) for path, column in growth.columns]
@@ -79,8 +91,7 @@ class TableKeeper:
                 for change, (where, name) in zip(changes, growth.whence, strict=True)
                 if change.path in missing
             )
-        beyond = plan.aside is not None and has_beyond(self._plan.plan, fields)
-        return replace(self._plan, refused=refused, beyond=beyond)
+        return refused, bool(changes or wider)
 
     def _look_again(self) -> None:
         """Columns that others have added since are columns: a field that was promoted is set aside no more."""

@@ -3,6 +3,7 @@
 In a process of its own: Java writes the archive when it ends.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from lakehouse_ingest import session as sessions
 from lakehouse_ingest.class_data import QUIET
-from lakehouse_ingest.jars import ensure
+from lakehouse_ingest.jars import ensure, jars_folder_from
 from lakehouse_ingest.settings import SparkSettings
 
 PATIENCE_S = 300.0
@@ -24,9 +25,10 @@ def warm(java: Path, fresh: Path) -> None:
         options={"spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={fresh} {QUIET}"},
     )
     nowhere = {"uri": "http://127.0.0.1:1"}
+    jars = ensure("spark", folder=jars_folder_from(os.environ))
     with (
         tempfile.TemporaryDirectory() as scratch,
-        sessions.session("classes", settings, ensure("spark"), nowhere, java, Path(scratch)) as spark,
+        sessions.session("classes", settings, jars, nowhere, java, Path(scratch)) as spark,
     ):
         parsed = spark.range(1_000).selectExpr(
             "id % 7 AS k", "from_json('{\"a\": 1}', 'a long') AS j", "parse_json('{\"a\": [1]}') AS v", "now() AS t"

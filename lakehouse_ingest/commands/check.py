@@ -3,13 +3,13 @@
 A line for each thing that has to be in order. What is not says what to do; what depends on it is left out.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from shutil import rmtree
 from typing import TypeVar
 
 import pyspark
@@ -21,7 +21,7 @@ from rich.console import Console
 from lakehouse_ingest import sources, storage
 from lakehouse_ingest.catalog_access import connection_of, spark_properties
 from lakehouse_ingest.commands.run import refuse_early
-from lakehouse_ingest.commands.status import reached
+from lakehouse_ingest.commands.status import reached_or_empty
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
@@ -73,10 +73,12 @@ class Reached:
     lake: Lake
 
 
-def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None = None) -> int:
+def check(
+    settings: Settings, loaded: Loaded | None = None, *, jars: Path | None = None, allow_code: bool = False
+) -> int:
     """The exit code."""
     lines = Lines(loaded)
-    lines.line("settings", lambda: _settings(settings))
+    lines.line("settings", lambda: _settings(settings, allow_code=allow_code))
     java = lines.line("java", _java)
     lines.line("packages", _packages)
     spark_jars = lines.line("jars", lambda: _jars(jars)) if java else None
@@ -84,8 +86,6 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
         lines.line("topics", partial(_topics, settings, stream))
     try:
         with ExitStack() as stack:
-            if not (settings.catalog.uri or settings.catalog.path.exists()):
-                stack.callback(rmtree, settings.catalog.path, ignore_errors=True)
             found = lines.line("catalog", lambda: _catalog(settings, jars, stack))
             # A probe is a table, too.
             makes = found is not None and found.lake.creates
@@ -102,8 +102,8 @@ def check(settings: Settings, loaded: Loaded | None = None, *, jars: Path | None
     return lines.code
 
 
-def _settings(settings: Settings) -> tuple[str, None]:
-    refuse_early(settings, allow_code=True)
+def _settings(settings: Settings, *, allow_code: bool) -> tuple[str, None]:
+    refuse_early(settings, allow_code=allow_code)
     return f"pipeline {settings.name}, {len(settings.streams)} streams", None
 
 
@@ -133,14 +133,23 @@ def _topics(settings: Settings, stream: StreamSettings) -> tuple[str, None]:
 
 
 def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[str, Reached]:
-    uri = stack.enter_context(reached(settings, jars, make=True))
     told = settings.catalog
+    if not told.uri:
+        _refuse_where_nothing_can_be_made(told.path)
+    uri = stack.enter_context(reached_or_empty(settings, jars))
     lake = Lake(connection_of(told, settings.s3, uri), settings.name, told.publish, create=told.create)
     namespace = told.namespace
     if not lake.creates:
         lake.ensure_namespace(namespace)
     there = "is there" if lake.has_namespace(namespace) else "will be made"
     return f"{without_login(uri)} answers; namespace {namespace} {there}", Reached(uri, lake)
+
+
+def _refuse_where_nothing_can_be_made(folder: Path) -> None:
+    """By looking: what was made to try it might be somebody else's warehouse by the time that it is taken away."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise SettingsRefused(f"`catalog.path` is {folder}, and {there} can't be written: choose another place")
 
 
 def _table(settings: Settings, lake: Lake, stack: ExitStack) -> tuple[str, str]:

@@ -13,10 +13,8 @@ from rich.text import Text
 
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.commands.run import opened
-from lakehouse_ingest.commands.status import reached
-from lakehouse_ingest.embedded.catalog import is_warehouse
+from lakehouse_ingest.commands.status import reached_or_empty
 from lakehouse_ingest.rehearsing import Foresight, Outlook, foresee, is_changed, properties_of
-from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.settings import HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.tables import Column, Foreseen
@@ -54,7 +52,7 @@ def foreseen(
     transform: Transform | None = None,
 ) -> Foresight:
     with (
-        _catalog(settings, jars) as uri,
+        reached_or_empty(settings, jars) as uri,
         opened(
             _unheard(settings, uri),
             jars=jars,
@@ -82,17 +80,6 @@ def _interruptible(stop: Event) -> Iterator[None]:
 def code_of(found: Foresight) -> int:
     refused = next((each.refusal for each in found.streams if each.refusal), None)
     return refused.exit_code if refused else WOULD_CHANGE if found.changed else 0
-
-
-@contextmanager
-def _catalog(settings: Settings, jars: Path | None) -> Iterator[str]:
-    """Where there is no warehouse yet, an empty one elsewhere: not even its folder is made."""
-    with scratch_folder() as folder:
-        if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):
-            empty = settings.catalog.model_copy(update={"path": folder})
-            settings = settings.model_copy(update={"catalog": empty})
-        with reached(settings, jars, make=True) as uri:
-            yield uri
 
 
 def _unheard(settings: Settings, uri: str) -> Settings:

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from lakehouse_ingest import decided, ledger, questions, sources
+from lakehouse_ingest import decided, ledger, questions, shares, sources
 from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.decided import Decision, Kind
@@ -100,7 +100,7 @@ def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     source = sources.of_stream(settings.source, stream)
     now = SourceNow(source.identity(), *source.bounds())
     stood.questions = [
-        *questions.of_source(first, others, now),
+        *questions.of_source(first, others, now, stood.heads, shares.stated(identity, first, settings.source)),
         *questions.of_tables(stood.registered, stood.heads, {each.table: each for each in stood.places[1:]}, now),
     ]
     return stood
@@ -137,7 +137,7 @@ def _carry_out(stood: Stood, answers: Sequence[tuple[Question, Answer]]) -> None
     for _, answer in answers:
         offsets = {at: offset for at, offset in offsets.items() if at[0] not in answer.without}
         if not answer.topics and not answer.tables:
-            skipped |= {at: (done[at], offset) for at, offset in answer.offsets.items()}
+            skipped |= {at: (done.get(at, 0), offset) for at, offset in answer.offsets.items()}
         offsets |= answer.offsets
         source = SourceIdentity(answer.cluster or source.cluster, {**source.topics, **answer.topics})
     taken = {name for _, answer in answers for name in answer.tables}

@@ -20,6 +20,7 @@ from lakehouse_ingest.catalog_access import connection_of, embedded, refuse_what
 from lakehouse_ingest.embedded.catalog import is_warehouse
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.standing import BatchStanding, StreamStanding, standing
@@ -74,7 +75,7 @@ def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve:
         raise TryAgain(f"nobody serves the warehouse {settings.catalog.path} now; look at it without --watch")
     try:
         uri = catalog.start(passing=True)
-    except SettingsRefused:
+    except (SettingsRefused, TryAgain):
         if not (served := catalog.served):
             raise
         yield served  # by whoever has just begun to
@@ -83,6 +84,20 @@ def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve:
         yield uri
     finally:
         catalog.stop()
+
+
+@contextmanager
+def reached_or_empty(settings: Settings, jars: Path | None) -> Iterator[str]:
+    """Where there is no warehouse yet, an empty one elsewhere: not even its folder is made.
+
+    What somebody makes there meanwhile is theirs.
+    """
+    with scratch_folder() as folder:
+        if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):
+            empty = settings.catalog.model_copy(update={"path": folder})
+            settings = settings.model_copy(update={"catalog": empty})
+        with reached(settings, jars, make=True) as uri:
+            yield uri
 
 
 def _all(settings: Settings, uri: str) -> list[Found]:

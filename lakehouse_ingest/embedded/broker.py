@@ -5,6 +5,7 @@ cache has them), not a power cut: for that Kafka relies on replicas, and here ar
 controller waits out the session of the broker that was: nine seconds are Kafka's default, three are ours.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ class EmbeddedBroker(Server):
 
     def _java(self, files: Sequence[Path], lock: int) -> Jvm:
         logging = self.folder / "log4j2.properties"
-        logging.write_text(LOGGING.format(log=self.log))
+        logging.write_text(LOGGING.format(log=_spelt(self.log)))
         options = ("-Xmx512m", f"-Dlog4j2.configurationFile={logging.as_uri()}", *self.java_options)
         return Jvm("broker", files, options, self.folder / "java.log", lock)
 
@@ -93,13 +94,18 @@ class EmbeddedBroker(Server):
 
     def _settings(self, port: int, data: Path) -> str:
         """Of what comes twice the last is meant."""
-        return SETTINGS.format(host=LOOPBACK, port=port, controller=any_free_port(), data=data)
+        return SETTINGS.format(host=LOOPBACK, port=port, controller=any_free_port(), data=_spelt(data))
 
     def _ask(self, port: int) -> None:
         try:
             AdminClient({"bootstrap.servers": self._address(port), "log_level": 0}).list_topics(timeout=5)
         except KafkaException as error:
             raise ConnectionError(str(error)) from error
+
+
+def _spelt(path: Path) -> str:
+    """For a file of Java's properties, which are read as Latin-1; their escapes are JSON's."""
+    return json.dumps(str(path))[1:-1]
 
 
 def _shut_down_at_exit(jvm: Jvm, kafka: Any) -> None:

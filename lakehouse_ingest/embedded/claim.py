@@ -58,7 +58,9 @@ class Claim:
                 began, patience = time.monotonic(), worth
             if time.monotonic() - began >= worth:
                 os.close(lock)
-                raise SettingsRefused(self._refusal(_holder(note)))
+                # Whoever looks goes away, and a service is to be started again until then.
+                looking = note is not None and note.passing and alive(note.pid)
+                raise (TryAgain if looking else SettingsRefused)(self._refusal(_holder(note)))
             time.sleep(0.05)
         self._held = lock
         return lock

@@ -384,7 +384,7 @@ class StreamSettings(Model):
     type_from: TypeFrom | None = Field(
         examples=["field:type"],
         default=None,
-        description="where a record says what it is: field:path.to.it, header:name, or key",
+        description="where a record says what it is: field:path.to.it, header:name, or key; up to 255 characters",
     )
     keep_types: Regex | None = Field(
         examples=["^(order|payment)$"],
@@ -470,6 +470,9 @@ def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...
         raise ValueError(f"should have a name each, and {twice} is there twice")
     if names.count(None) > 1:
         raise ValueError("should have a `name` each, but for one of them")
+    known = [stream.known_as for stream in streams]
+    if twice := next((name for name in known if known.count(name) > 1), ""):
+        raise ValueError(f"should be told apart, and {twice} is the `name` of one and the topic of another")
     return streams
 
 

@@ -25,7 +25,7 @@ Partitions = Mapping[str, tuple[int, ...]]
 def seconds(value: object) -> object:
     """`"5s"`, `"250ms"`, `"10m"`, `"1h"`, or a plain number of seconds."""
     if isinstance(value, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", value)):
-        return float(found[1]) * UNITS[found[2] or "s"]
+        value = float(found[1]) * UNITS[found[2] or "s"]
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LONGEST_S:
         return float(value)
     raise ValueError("should be a duration such as 5s, 250ms, 10m or 1h")

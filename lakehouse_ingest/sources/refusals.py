@@ -92,6 +92,8 @@ JAVA_SAID: tuple[tuple[str, str], ...] = (
 )
 ALL_DOWN, TIMED_OUT = KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT  # noqa: SLF001 - so they are named
 NO_REASON = (ALL_DOWN, TIMED_OUT)
+# Upon a greeting in TLS; which of both depends on who is quicker.
+HUNG_UP = re.compile(r"PLAINTEXT broker listener|SSL connection closed by peer")
 
 
 def of_connections(errors: Iterable[KafkaError], source: SourceSettings) -> LakehouseError | None:
@@ -100,7 +102,7 @@ def of_connections(errors: Iterable[KafkaError], source: SourceSettings) -> Lake
     last = said[-1] if said else ""
     if "certificate verify failed" in last:
         return _untrusted(source)
-    if "PLAINTEXT broker listener" in last and _answers_in_plaintext(source):
+    if HUNG_UP.search(last) and _answers_in_plaintext(source):
         return _refused("the brokers at {brokers} speak no TLS; {mend}", source)
     if not said and not source.security.over.endswith("ssl") and any(map(_speaks_tls, _addresses(source))):
         return _refused("the brokers at {brokers} speak TLS; {mend}", source)

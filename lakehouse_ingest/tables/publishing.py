@@ -100,7 +100,7 @@ class Publication(ABC):
         """Our place as it is now, when nobody but strangers has moved main since."""
         self.still_ours(place, state)
         now = self.place(state, place.epoch)
-        if now.mark is None and not now.whole:
+        if now.mark is None and not now.whole and not self._is_behind(place, state):
             # Others compacted the table and expired what was before: as no newer start did, nobody else of ours came.
             now = self._remembered(now, place, place.mark)
         # Not what they hold: that is gathered from older marks as well, which expire one by one.
@@ -111,6 +111,10 @@ class Publication(ABC):
                 " `lakehouse-ingest recover` says what can be done"
             )
         return now
+
+    def _is_behind(self, place: Place, state: TableState) -> bool:
+        """Whether main was moved to before our last landing; false also where too much was cut to tell."""
+        return place.main is not None and state.contains(place.main) is False
 
     def _remembered(self, now: Place, place: Place, mark: Mark | None) -> Place:
         carried = {**ledger.without_marks(place.carried), **now.carried}
@@ -163,9 +167,10 @@ class OnBranch(Publication):
 
     def still_ours(self, place: Place, state: TableState) -> None:
         super().still_ours(place, state)
-        # Spark makes our branch anew when it was dropped during an append; then the epoch tells.
+        # Spark makes our branch anew when it was dropped during an append. A newer start drops it in the very commit
+        # that shows its epoch: whoever dropped it without one was somebody else.
         if place.branch not in state.refs:
-            raise superseded(self.pipeline, newest_epoch(state, self.pipeline))
+            raise TryAgain(f"somebody dropped the branch {place.branch} of the table {place.table}, on which we write")
 
     def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
         state = self.load(place.table)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse_ingest.commands import check as command
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.settings import Settings
 from tests.live.test_ledger import events
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -53,7 +56,32 @@ def test_all_is_in_order_and_nothing_stays(bench: Bench, topic: str, tmp_path: P
     assert files(warehouse) == before
 
 
-def test_the_embedded_catalog_is_made_and_what_depends_on_a_topic_alone_is_told(
+def test_a_warehouse_that_somebody_makes_meanwhile_stays(
+    topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jars_folder: Path | None
+) -> None:
+    """There was none when `check` began, and it takes nothing away but its own."""
+    table = tmp_path / "warehouse" / "a table"
+
+    def made_by_another(*_: object) -> tuple[str, str]:
+        table.mkdir(parents=True, exist_ok=True)
+        raise TryAgain("enough was tried")
+
+    monkeypatch.setattr(command, "_table", made_by_another)
+    settings = Settings.model_validate(
+        {"name": "plant", "streams": [{"topics": [topic]}], "catalog": {"path": tmp_path / "warehouse"}}
+    )
+    assert command.check(settings, jars=jars_folder) == TryAgain.exit_code
+    assert [*tmp_path.rglob("*")] == [table.parent, table]
+
+
+def test_a_place_where_no_warehouse_can_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsRefused, match=f"{tmp_path}/file can't be written: choose another place"):
+        command._refuse_where_nothing_can_be_made(tmp_path / "file" / "warehouse")
+    command._refuse_where_nothing_can_be_made(tmp_path / "not" / "there")
+
+
+def test_the_embedded_catalog_is_tried_and_what_depends_on_a_topic_alone_is_told(
     bench: Bench, topic: str, tmp_path: Path
 ) -> None:
     settings = tmp_path / "p.toml"
@@ -63,3 +91,4 @@ def test_the_embedded_catalog_is_made_and_what_depends_on_a_topic_alone_is_told(
     assert code == 4, said
     assert marks == {**dict.fromkeys(EVERYTHING, "ok"), "topics": "no"}, said
     assert f"the topic {topic} is not there" in said
+    assert not (tmp_path / "warehouse").exists()

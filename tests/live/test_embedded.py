@@ -68,7 +68,7 @@ def noted(server: Server) -> Note:
 
 
 def test_a_catalog_keeps_its_tables_and_its_port(tmp_path: Path, jars_folder: Path | None) -> None:
-    warehouse = tmp_path / "a warehouse"
+    warehouse = tmp_path / "a warehouse of an Übung"
     first = EmbeddedCatalog(warehouse, port=0, jars=jars_folder)
     uri = first.start()
     load_catalog("lake", type="rest", uri=uri).create_namespace("kept")
@@ -80,12 +80,16 @@ def test_a_catalog_keeps_its_tables_and_its_port(tmp_path: Path, jars_folder: Pa
 
 
 def test_a_broker_keeps_its_records_and_its_port(tmp_path: Path, jars_folder: Path | None) -> None:
-    first = EmbeddedBroker(tmp_path / "a broker", port=0, jars=jars_folder)
+    """In a folder of any name, and nowhere else."""
+    folder = tmp_path / "a broker of an Übung 𝄞"
+    first = EmbeddedBroker(folder, port=0, jars=jars_folder)
     servers = first.start()
     create_topic(servers, "kept", partitions=2)
     produce(servers, "kept", ((None, str(number).encode()) for number in range(100)))
     first.stop()
-    with EmbeddedBroker(tmp_path / "a broker", jars=jars_folder) as second:
+    assert (folder / "data" / "kept-0").is_dir()
+    assert {*tmp_path.iterdir()} == {folder}
+    with EmbeddedBroker(folder, jars=jars_folder) as second:
         assert second.uri == servers
         produce(servers, "kept", [(b"key", b"100", [("name", b"header")], 1_700_000_000_000, 1)])
         found = consume(servers, "kept", 101)

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -13,6 +14,7 @@ from lakehouse_ingest.errors import BadRecord, SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.settings.models import TableSettings
+from lakehouse_ingest.tables import Add, Contract, Lake, Plan, TableSpec, TableState
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -64,17 +66,17 @@ def reasons(bench: Bench, topic: str) -> Counter[str]:
 
 
 def test_each_type_has_a_table_and_what_is_not_kept_is_counted(bench: Bench, topic: str) -> None:
-    """Of one batch: three types, one that is not kept, one record without a type, and one that can't be read."""
+    """Of one batch: three types, one that is not kept, two records without a type that may be one, one of no JSON."""
     create_topic(bench.broker, topic, 1)
-    typed(bench, topic, ["order", "payment", "debug", "order", "refund", None])
+    typed(bench, topic, ["order", "payment", "debug", "order", "refund", None, "x" * 256])
     produce(bench.broker, topic, [(None, b'{"type": "order", ')])
     pipeline = bench.ingest(settings(bench, topic, keep_types="^(order|payment|refund)$"))
     assert pipeline.landed == 1
     assert tables_of(bench, topic) == {"order", "payment", "refund"}
     assert numbers(bench, f"ns_{topic}.order") == [0, 3]
     assert numbers(bench, f"ns_{topic}.payment") == [1]
-    assert reasons(bench, topic) == {Reason.NO_TABLE: 1, Reason.BROKEN: 1}
-    assert totals(bench, topic) == {"received": 7, "landed": 4, "dead": 2, "filtered": 1}
+    assert reasons(bench, topic) == {Reason.NO_TABLE: 2, Reason.BROKEN: 1}
+    assert totals(bench, topic) == {"received": 8, "landed": 4, "dead": 3, "filtered": 1}
 
 
 def test_where_nothing_may_be_made_a_start_needs_all_that_it_names(bench: Bench, topic: str) -> None:
@@ -147,10 +149,52 @@ def test_a_field_that_appears_becomes_a_column_that_a_second_engine_reads(bench:
 
 # -- names ------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("contract", ["evolve", None])
+def test_what_another_writer_makes_a_moment_before_costs_no_value(
+    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch, contract: str | None
+) -> None:
+    """Our plan is of a moment ago: then the table, and later the column, was not there. Theirs has less than ours."""
+    create_topic(bench.broker, topic, 1)
+    create, follow, came_first = Lake.create, Lake.follow, list[str]()
+
+    def another_creates(lake: Lake, spec: TableSpec) -> TableState:
+        if spec.name.endswith(".all"):
+            came_first.append("the table")
+            create(lake, replace(spec, columns=tuple(each for each in spec.columns if each.name != "item")))
+        return create(lake, spec)
+
+    def another_follows(
+        lake: Lake, table: str, changes: Sequence[Add], *contracts: Contract
+    ) -> tuple[TableState, Plan]:
+        if [each.column.name for each in changes] == ["late"]:
+            came_first.append("the column")
+            (late,) = changes
+            follow(lake, table, [replace(late, column=replace(late.column, type="struct<a: long>"))])
+        return follow(lake, table, changes, *contracts)
+
+    monkeypatch.setattr(Lake, "create", another_creates)
+    monkeypatch.setattr(Lake, "follow", another_follows)
+    table = {"table": "all", **({"contract": contract} if contract else {})}
+    bench_settings = settings(bench, topic, table, max_records=2)
+    produce(bench.broker, topic, [(None, event(0, item={"id": 7})), (None, event(1, item={"id": 8}))])
+    produce(bench.broker, topic, [(None, event(2, late={"a": 1, "b": 2})), (None, event(3, late={"b": 3}))])
+    bench.ingest(bench_settings)
+    assert came_first == ["the table", "the column"]
+    found = {row["n"]: (row["item"], row["late"]) for row in bench.rows(f"ns_{topic}.all")}
+    assert found == {
+        0: ({"id": 7}, None),
+        1: ({"id": 8}, None),
+        2: (None, {"a": 1, "b": 2}),
+        3: (None, {"a": None, "b": 3}),
+    }
+    assert not bench.rows(f"ns_{topic}.dead_letters")
+
+
 NAMES = [
     "../x",
     "x; DROP TABLE y",
-    "t" * 249,
+    "t" * 255,
     'quo"te',
     "new\nline",
     "\N{PILE OF POO}",

@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse_ingest.embedded import claim
 from lakehouse_ingest.embedded.claim import Claim, Note
-from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 DIES_AT = 25
 
@@ -50,6 +50,16 @@ def test_where_the_one_who_looks_dies_the_wait_for_its_jvm_begins_anew(
     waiting.take()
     waiting.release()
     assert clock.now == 33
+
+
+def test_who_looks_for_long_is_a_reason_to_come_again(waiting: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that is started meanwhile is started again by its supervisor, which is told so by the exit code."""
+    clock = Clock(free_at=1_000)
+    _told_by(clock, monkeypatch)
+    monkeypatch.setattr(claim, "alive", lambda _: True)
+    with pytest.raises(TryAgain, match=r"held by process 1 at http"):
+        waiting.take()
+    assert clock.now == claim.PASSING_SECONDS
 
 
 def test_a_jvm_that_does_not_end_is_not_waited_for_for_ever(waiting: Claim, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.sources import kafka
+from lakehouse_ingest.sources import kafka, refusals
 from lakehouse_ingest.sources.client_options import BOTH, LIBRDKAFKA, ONLY_JAVA, ONLY_LIBRDKAFKA, OURS, sorted_out
 from lakehouse_ingest.sources.clients import for_java, for_librdkafka
 from lakehouse_ingest.sources.refusals import of_java, of_text
@@ -218,3 +218,22 @@ def test_an_answer_that_nobody_waits_for_any_more_ends_nothing() -> None:
     command = [sys.executable, "-m", "tests.services.abandoned_question", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
     assert (done.returncode, done.stdout) == (0, "1 left to the next source, and 0 by it\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ssl://h:1/bootstrap: SSL handshake failed: wrong version number: connecting to a PLAINTEXT broker listener?",
+        "ssl://h:1/bootstrap: Disconnected: SSL connection closed by peer (after 5ms in state SSL_HANDSHAKE)",
+    ],
+    ids=["told", "hung up"],
+)
+def test_tls_where_plaintext_is_spoken_is_told_however_the_broker_ends_it(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that takes a greeting in TLS for a record of 369 MB answers or hangs up, whichever comes first."""
+    errors = [KafkaError(KafkaError._SSL, said)]
+    monkeypatch.setattr(refusals, "_answers_in_plaintext", lambda _: True)
+    assert "speak no TLS" in str(refusals.of_connections(errors, source(protocol="SSL")))
+    monkeypatch.setattr(refusals, "_answers_in_plaintext", lambda _: False)
+    assert refusals.of_connections(errors, source(protocol="SSL")) is None

@@ -80,6 +80,16 @@ def test_what_was_seen_takes_no_more_and_more_memory() -> None:
 # -- processes --------------------------------------------------------------------------------------------
 
 
+def test_of_what_is_read_no_more_nothing_waits() -> None:
+    """A gauge stays as it was set last: a topic that was deleted would be behind for ever."""
+    with recorded() as seen:
+        watch = Watch("plant-7", seen.telemetry)
+        watch.lag("s", {("gone", 0): 5_000, ("there", 0): 7}, 1.0)
+        watch.lag("s", {("there", 0): 9}, 1.0)
+        found = {point.attributes["lakehouse.topic"]: point.value for point in seen.points("lakehouse.lag")}
+    assert found == {"gone": 0, "there": 9}
+
+
 def test_our_own_process_uses_something() -> None:
     before = used(os.getpid())
     until = time.process_time() + 0.3

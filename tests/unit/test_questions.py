@@ -55,6 +55,23 @@ def test_of_a_topic_that_was_made_anew_its_offsets_are_not_asked_for() -> None:
     assert question.choices[Choice.ANEW].without == {"t"}
 
 
+def test_of_a_partition_that_came_while_nobody_read_it_is_told_what_is_gone() -> None:
+    """It is read from its first record, and that is not there any more. Of partitions that are stated nobody knows."""
+    new = replace(NOW, low={**NOW.low, ("t", 2): 60, ("u", 1): 0, ("v", 0): 7})
+    (question,) = of_source(place(STAND), [], new)
+    assert "topic t partition 2 has lost the offsets 0 to 59 before they were read" in str(question.error)
+    assert question.choices[Choice.SKIP].offsets == {("t", 2): 60}
+    assert [*of_source(place(STAND), [], new, apart=["t"])] == []
+
+
+def test_who_has_landed_and_has_no_mark_is_not_taken_for_new() -> None:
+    """Others' marks are there, and none of ours: they landed after somebody had cut the history."""
+    others = replace(place(STAND), mark=None, known=True)
+    assert [*of_source(others, [], NOW)] == []
+    (question,) = of_source(others, [], NOW, {"a": (3, 7)})
+    assert "the history of record was expired with the mark" in str(question.error)
+
+
 def test_what_retention_took_of_several_partitions_is_one_question() -> None:
     (question,) = of_source(place({**STAND, ("t", 0): 3, ("t", 1): 5}), [], NOW)
     assert "offsets 3 to 9, and those of 1 partitions more, before they were read" in str(question.error)

@@ -1,12 +1,13 @@
 """What of a session can be seen from outside."""
 
+import os
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.session import Line, _arguments, _options
+from lakehouse_ingest.session import OTHERS, Line, _arguments, _environment, _options
 from lakehouse_ingest.settings import SparkSettings
 from telemetry.testing import recorded
 
@@ -17,6 +18,23 @@ def test_no_secret_of_the_catalog_is_an_argument_of_a_process(tmp_path: Path) ->
     assert "planted" in str(options)
     assert "planted" not in str(_arguments(options))
     assert _arguments(options)["spark.jars"] == "a.jar"
+
+
+def test_jars_of_the_settings_come_beside_ours(tmp_path: Path) -> None:
+    settings = SparkSettings(options={"spark.jars": "/opt/b.jar,/opt/c.jar"})
+    assert _options("plant", settings, [Path("a.jar")], {}, tmp_path)["spark.jars"] == "a.jar,/opt/b.jar,/opt/c.jar"
+
+
+def test_what_a_machine_says_of_another_spark_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes in by its defaults was refused by nobody; and it would start with our jars."""
+    theirs = {name: f"of {name}" for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
+    with _environment(Path("/java/bin/java")):
+        assert os.environ["JAVA_HOME"] == "/java"
+        assert (Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+        assert not os.environ.keys() & {*OTHERS}
+    assert {name: os.environ[name] for name in theirs} == theirs
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,7 @@ def test_an_unknown_variable_with_our_prefix_is_refused(variable: str, value: st
     [
         (in_stream(every="5 parsecs"), "streams.0.every", "duration such as 5s"),
         (in_stream(every=-1), "streams.0.every", "duration such as 5s"),
+        (in_stream(every="99999999999h"), "streams.0.every", "duration such as 5s"),
         (in_stream(every=True), "streams.0.every", "duration such as 5s"),
         (in_stream(max_records=0), "streams.0.max_records", "greater than 0"),
         (in_stream(max_records="many"), "streams.0.max_records", "integer"),
@@ -275,6 +276,11 @@ def test_an_unknown_variable_with_our_prefix_is_refused(variable: str, value: st
         ({"streams": {"topics": ["a"]}}, "streams", "valid tuple"),
         ({"name": "x", "streams": [{"topics": ["a"]}, {"topics": ["b"]}]}, "streams", "a `name` each, but for one"),
         ({"name": "x", "streams": [{"name": "s", "topics": ["a"]}] * 2}, "streams", "s is there twice"),
+        (
+            {"name": "x", "streams": [{"topics": ["a"]}, {"name": "a", "topics": ["b"]}]},
+            "streams",
+            "a is the `name` of",
+        ),
         (in_stream(type_from="somewhere"), "streams.0.type_from", "field:path.to.it, header:name or key"),
         (in_stream(type_from="field:a..b"), "streams.0.type_from", "field:path.to.it"),
         (in_stream(type_from="key", keep_types="("), "streams.0.keep_types", "regular expression"),

@@ -112,6 +112,14 @@ def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
     assert now.carried == other
 
 
+def test_a_table_that_was_rolled_back_behind_a_cut_is_told_by_what_is_still_there() -> None:
+    """No mark says so: main's history is cut, and our last landing, which our branch keeps, is no part of it."""
+    back = state({}, cut=True, refs={"main": 1, OURS: 3})
+    back = replace(back, snapshots={**back.snapshots, 3: Snapshot(3, 2, 3, 0, MARKED)})
+    with pytest.raises(TableChanged, match=r"ns\.t holds other offsets.*rolled back"):
+        WAY.unmoved(replace(PLACE, main=3), back)
+
+
 @pytest.mark.parametrize(
     "found",
     [
@@ -131,13 +139,18 @@ def test_other_offsets_than_a_moment_ago_are_refused(found: TableState) -> None:
     [
         (state(to_summary(mark(UP_TO_NINE, epoch=4), {})), Superseded),
         (state(MARKED, refs={"main": 1, "ingest_plant_4": 1}), Superseded),
-        (state(MARKED, refs={"main": 1}), Superseded),
     ],
-    ids=["a newer mark", "a newer branch", "no branch"],
+    ids=["a newer mark", "a newer branch"],
 )
 def test_a_newer_start_is_made_way_for(found: TableState, refusal: type[NeedsOperator]) -> None:
     with pytest.raises(refusal, match="has taken over"):
         WAY.unmoved(PLACE, found)
+
+
+def test_a_branch_that_somebody_drops_is_made_again_by_the_next_start() -> None:
+    """Or goes with its age: no newer start shows, so nobody has taken over."""
+    with pytest.raises(TryAgain, match="somebody dropped the branch ingest_plant_3"):
+        WAY.unmoved(PLACE, state(MARKED, refs={"main": 1}))
 
 
 def test_a_landing_is_told_by_its_own_commit() -> None:
