@@ -12,6 +12,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehouse_ingest.session import close_catalog
+
 Batch = Callable[[DataFrame, int], None]
 
 
@@ -24,9 +26,11 @@ class Callback:
         self._client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
         self._do: Batch | None = do
         self._connection: Any = None
+        self._session: SparkSession | None = None  # the query's own
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         self._connection = self._client.get_thread_connection()
+        self._session = rows.sparkSession
         failed = ""
         try:
             if self._do:
@@ -38,8 +42,11 @@ class Callback:
             raise BatchFailed(failed)
 
     def let_go(self) -> None:
-        """Nothing more is called, and the thread that did ends."""
+        """Nothing more is called, and the thread that did ends, and the client of the catalog that the query had."""
         self._do = None
+        session, self._session = self._session, None
+        if session is not None:
+            close_catalog(session)
         connection, self._connection = self._connection, None
         # One that Python has opened is that of a thread of ours.
         if connection is not None and connection.socket is not None and not connection.initiated_from_client:

@@ -159,13 +159,28 @@ def _is_no_interruption(said: logging.LogRecord) -> bool:
     return not str(said.msg).startswith("KeyboardInterrupt")
 
 
-def forget_catalogs(spark: SparkSession) -> None:
-    """Whoever uses `lake` next in this session gets a new client.
+@contextmanager
+def session_of_its_own(spark: SparkSession) -> Iterator[SparkSession]:
+    """One like this, whose client of `lake` is new, and ends with the block.
 
-    One whose token could not be renewed within a few seconds never renews it again (iceberg#17756). Batches run
-    in a clone of the session, made anew by each start; what a start does itself runs in the session.
+    A client whose token could not be renewed within a few seconds never renews it again (iceberg#17756); and one that
+    nobody closes renews it for ever, though nobody uses it any more.
     """
-    spark._jsparkSession.sessionState().catalogManager().reset()  # noqa: SLF001 - nothing public does it
+    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001 - nothing public does it
+    try:
+        yield own
+    finally:
+        close_catalog(own)
+
+
+def close_catalog(spark: SparkSession) -> None:
+    """Of this session; whoever uses `lake` there once more gets a new client."""
+    java: Any = spark._jvm  # noqa: SLF001 - as below, nothing public tells
+    with suppress(Py4JError):
+        manager = spark._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
+        if LAKE in [*manager.listCatalogs(java.scala.Option.empty()).mkString(PART).split(PART)]:
+            manager.catalog(LAKE).icebergCatalog().close()
+        manager.reset()
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Span, Watch
 from lakehouse_ingest.opening import Opening
 from lakehouse_ingest.records import Offsets, Reason
-from lakehouse_ingest.session import forget_catalogs
+from lakehouse_ingest.session import session_of_its_own
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import refuse_unread
@@ -69,6 +69,7 @@ class Stream:
     progress: Progress | None = None
     _gate: Lock = field(default_factory=Lock)
     _closing: Event = field(default_factory=Event)
+    _own: SparkSession | None = None  # of the start that runs
     _lake: Lake | None = None  # the same for all starts of this process: it knows its last epoch
     _stands: float | None = None  # since when this start does
     _hinted: Offsets = field(default_factory=dict)  # what lag tools were told last
@@ -86,6 +87,10 @@ class Stream:
     @property
     def topics(self) -> Sequence[str]:
         return self.stream.topics
+
+    @property
+    def _session(self) -> SparkSession:
+        return self._own or self.spark
 
     def run(self) -> None:
         """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
@@ -125,13 +130,13 @@ class Stream:
         source = self._source()
         if source is None:
             return False
-        forget_catalogs(self.spark)
         # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
         pool = ("spark.scheduler.pool", self.identity)
         self.spark.sparkContext.setLocalProperty(*pool)
         # A start that ends before its query runs has no stop.
         with ExitStack() as ending, ExitStack() as begun:
             span = begun.enter_context(self._begun())
+            self._own = ending.enter_context(session_of_its_own(self.spark))
             threads = ending.enter_context(
                 ThreadPoolExecutor(AT_ONCE, f"writer {self.name}", self.spark.sparkContext.setLocalProperty, pool)
             )
@@ -205,7 +210,7 @@ class Stream:
             lake,
             source,
             identity,
-            self.spark,
+            self._session,
             self.watch,
             self.scratch,
             threads,
@@ -249,10 +254,10 @@ class Stream:
         more_topics = False
         self._closing.clear()
         with self.watch.span("source.read", self.name):
-            frame = source.stream(self.spark, street.start, self.stream.max_records, self.identity)
+            frame = source.stream(self._session, street.start, self.stream.max_records, self.identity)
             if goal is not None and _reached(goal, street.start):
                 return False
-            batch = Callback(self.spark, self._batch(street, source, goal, failures))
+            batch = Callback(self._session, self._batch(street, source, goal, failures))
             query = (
                 frame.writeStream.foreachBatch(batch)
                 .option("checkpointLocation", str(street.offset_log.parent))
@@ -392,7 +397,7 @@ class Stream:
         reached(FailPoint.EXPIRING)
         try:
             with self.watch.span("expire", self.name, place.table):
-                count = expire(self.spark, place.table, self.identity, place.epoch, keep)
+                count = expire(self._session, place.table, self.identity, place.epoch, keep)
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
             self.watch.events.warned("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from time import monotonic, sleep
 from typing import Any
 
@@ -177,7 +178,7 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
                 _stay(running, work, screen, here, plant)
     screen.console.print(
         f"Left in {here.folder}: warehouse, pipeline.toml, demo.json; no process, no open port.\n"
-        f"To query it{_first()}: lakehouse-ingest catalog serve --warehouse {here.warehouse}\n"
+        f"To query it{_first()}: lakehouse-ingest catalog serve --warehouse {quote(str(here.warehouse))}\n"
         f"{screen.elapsed:.0f} s in all.",
         soft_wrap=True,
     )
@@ -186,7 +187,7 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
 def _first() -> str:
     """How the words of a terminal are found that knows nothing of our virtual environment."""
     activate = Path(sys.executable).with_name("activate")
-    return f" (first: . {os.path.relpath(activate)})" if activate.exists() else ""
+    return f" (first: . {quote(os.path.relpath(activate))})" if activate.exists() else ""
 
 
 # -- what it stands on -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from lakehouse_ingest.demo.events import Made
@@ -126,7 +127,7 @@ def as_json(run: Run, found: Found, wrong: Sequence[str]) -> dict[str, Any]:
     lake = catalog(run.uri)
     names = [*found.columns]
     return {
-        "serve": f"lakehouse-ingest catalog serve --warehouse {run.warehouse}",
+        "serve": f"lakehouse-ingest catalog serve --warehouse {quote(str(run.warehouse))}",
         "catalog": run.uri,
         "warehouse": str(run.warehouse),
         "topic": TOPIC,

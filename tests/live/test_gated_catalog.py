@@ -21,7 +21,7 @@ from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.pipeline import Pipeline
-from lakehouse_ingest.session import LAKE, forget_catalogs
+from lakehouse_ingest.session import LAKE, close_catalog
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake
 from telemetry import OFF
@@ -63,7 +63,7 @@ class Gated:
 
     def pipeline(self, *, drain: bool) -> Pipeline:
         folder = self._folder / "scratch"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         connection = connection_of(self.settings.catalog, self.settings.s3, self.settings.catalog.uri or "")
         watch = Watch(self.settings.name, OFF)
         return Pipeline(self.settings, self._bench.spark, connection, watch, folder, drain=drain)
@@ -176,7 +176,7 @@ def test_a_client_of_spark_that_gave_up_its_token_is_replaced(bench: Bench, gate
         time.sleep(10.0)
         with pytest.raises((PySparkException, Py4JError), match="expired"):
             bench.spark.sql(show)
-        forget_catalogs(bench.spark)
+        close_catalog(bench.spark)
         bench.spark.sql(show)
 
 
@@ -264,3 +264,16 @@ def test_a_catalog_that_is_slow_is_given_up_in_time(bench: Bench, gateway: Gatew
     with pytest.raises(TryAgain, match="no answer in time"):
         Lake(connection_of(settings.catalog, settings.s3, gateway.uri), "slow")
     assert time.monotonic() - began < gateway.slow
+
+
+def test_a_start_that_has_ended_asks_for_no_more_tokens(gateway: Gateway, gated: Make, bench: Bench) -> None:
+    """However often a stream begins again: what Spark's client renews its token by ends with the start."""
+    gateway.tokens_live = 2.0
+    landing = gated(credential=gateway.credential)
+    with spark_by(bench.spark, landing.settings):
+        for _ in range(2):
+            landing.produce()
+            landing.pipeline(drain=True).run()
+        asked = gateway.seen["asked"]
+        time.sleep(3 * gateway.tokens_live)
+        assert gateway.seen["asked"] == asked

@@ -201,7 +201,7 @@ def test_lag_is_the_brokers_end_less_what_the_ledger_has(bench: Bench, topic: st
 
 
 def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench, topic: str) -> None:
-    """However often a stream begins again."""
+    """Nor a checkpoint, however often a stream begins again."""
     create_topic(bench.broker, topic, 1)
     settings, known, clients = bench.settings(topic), set[threading.Thread](), 0
     for number in range(4):
@@ -218,6 +218,7 @@ def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench,
     # One is that by which Java says what Python may forget.
     assert until(lambda: len(left()) <= 1, 30), left()
     assert kafka_clients() <= clients
+    assert not [*bench.scratch.rglob("checkpoint-*")]
 
 
 def test_batches_that_have_failed_leave_no_clients(bench: Bench, topic: str) -> None:

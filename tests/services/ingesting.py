@@ -16,7 +16,7 @@ from lakehouse_ingest.catalog_access import connection_of, spark_properties
 from lakehouse_ingest.ledger import MARK
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.pipeline import Pipeline
-from lakehouse_ingest.session import LAKE, forget_catalogs
+from lakehouse_ingest.session import LAKE, close_catalog
 from lakehouse_ingest.settings import Settings
 from telemetry import OFF, Telemetry
 from tests.services.pipelines import STARTING
@@ -31,7 +31,7 @@ class Bench:
     def __init__(
         self, spark: SparkSession, broker: str, uri: str, scratch: Path, files: Mapping[str, str] | None = None
     ) -> None:
-        self.spark, self.broker, self.uri, self._scratch, self.files = spark, broker, uri, scratch, files
+        self.spark, self.broker, self.uri, self.scratch, self.files = spark, broker, uri, scratch, files
         self.lake = load_catalog("tests", type="rest", uri=uri, **(files or {}))
         self._starts = 0
 
@@ -49,7 +49,7 @@ class Bench:
 
     def pipeline(self, settings: Settings, *, telemetry: Telemetry = OFF, **changes: Any) -> Pipeline:
         self._starts += 1
-        scratch = self._scratch / f"start-{self._starts}"
+        scratch = self.scratch / f"start-{self._starts}"
         scratch.mkdir()
         structlog.reset_defaults()
         return Pipeline(
@@ -110,13 +110,13 @@ def spark_by(spark: SparkSession, settings: Settings) -> Iterator[None]:
     before = {key: spark.conf.get(key, None) for key in changes}
     for key, value in changes.items():
         spark.conf.set(key, value)
-    forget_catalogs(spark)
+    close_catalog(spark)
     try:
         yield
     finally:
         for key, old in before.items():
             spark.conf.unset(key) if old is None else spark.conf.set(key, old)
-        forget_catalogs(spark)
+        close_catalog(spark)
 
 
 @contextmanager

@@ -70,7 +70,7 @@ GROUND: dict[str, set[str]] = {
     "maintenance": {"ledger", "session"},
     "jars": {"java", "network"},
     "embedded": {"java", "jars", "network", "storage"},
-    "callback": set(),
+    "callback": {"session"},
     "demo": set(),
     "offset_log": set(),
     "promoting": {"columns"},
