@@ -176,11 +176,13 @@ def session_of_its_own(spark: SparkSession) -> Iterator[SparkSession]:
 def close_catalog(spark: SparkSession) -> None:
     """Of this session; whoever uses `lake` there once more gets a new client."""
     java: Any = spark._jvm  # noqa: SLF001 - as below, nothing public tells
-    with suppress(Py4JError):
+    with suppress(Py4JError, OSError):  # of a Java that is gone as well
         manager = spark._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
-        if LAKE in [*manager.listCatalogs(java.scala.Option.empty()).mkString(PART).split(PART)]:
-            manager.catalog(LAKE).icebergCatalog().close()
-        manager.reset()
+        try:
+            if LAKE in manager.listCatalogs(java.scala.Option.empty()).mkString(PART).split(PART):
+                manager.catalog(LAKE).icebergCatalog().close()
+        finally:
+            manager.reset()
 
 
 @dataclass(frozen=True)

@@ -69,29 +69,32 @@ class TableKeeper:
         # Somebody else may have made the table, or a column, a moment ago: then it has not what was asked for.
         for _ in range(FOLLOWED):
             before = self._schema
-            refused, wanted = self._grown(fields, records)
-            if not wanted or self._schema == before:
+            refused, settled = self._grown(fields, records)
+            if settled or self._schema == before:
                 beyond = self._plan.plan.aside is not None and has_beyond(self._plan.plan, fields)
                 return replace(self._plan, refused=refused, beyond=beyond)
         raise TryAgain(f"others change the columns of {self.name} each time that we add ours")
 
     def _grown(self, fields: Fields, records: DataFrame) -> tuple[tuple[Refused, ...], bool]:
-        """Add what the records have and the table has not: what may not be, and whether anything was to be added."""
+        """Add what the records have and the table has not: what may not be, and whether of all else it is known that
+        it is there as it was asked for."""
         assert self._plan is not None
         plan = self._plan.plan
         growth = planning.new_fields(plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names)
         changes = [Add(path, column) for path, column in growth.columns]
         wider = widening.outgrown(plan, self.settings, self.format, fields, records)
-        refused = growth.refused
-        if changes or wider:
-            done = self._follow([*changes, *wider])
-            missing = {each.path: each.reason for each in done.refusals if each.current is None}
-            refused += tuple(
-                Refused(where, name, missing[change.path])
-                for change, (where, name) in zip(changes, growth.whence, strict=True)
-                if change.path in missing
-            )
-        return refused, bool(changes or wider)
+        if not (changes or wider):
+            return growth.refused, True
+        done = self._follow([*changes, *wider])
+        missing = {each.path: each.reason for each in done.refusals if each.current is None}
+        refused = tuple(
+            Refused(where, name, missing[change.path])
+            for change, (where, name) in zip(changes, growth.whence, strict=True)
+            if change.path in missing
+        )
+        not_taken = {each.path for each in done.refusals}
+        settled = all(done.covers(each) or each.path in not_taken for each in (*changes, *wider))
+        return (*growth.refused, *refused), settled
 
     def _look_again(self) -> None:
         """Columns that others have added since are columns: a field that was promoted is set aside no more."""

@@ -147,7 +147,7 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
 
 def _refuse_where_nothing_can_be_made(folder: Path) -> None:
     """By looking: what was made to try it might be somebody else's warehouse by the time that it is taken away."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    there = next(each for each in (folder, *folder.absolute().parents) if os.path.exists(each))  # noqa: PTH110 - where none may look, too
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         raise SettingsRefused(f"`catalog.path` is {folder}, and {there} can't be written: choose another place")
 

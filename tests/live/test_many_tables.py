@@ -191,6 +191,18 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
     assert not bench.rows(f"ns_{topic}.dead_letters")
 
 
+def test_a_batch_brings_no_more_columns_than_it_may(bench: Bench, topic: str) -> None:
+    """What is too much stays a dead letter of this batch; the next one may bring as many."""
+    create_topic(bench.broker, topic, 1)
+    for number, fields in enumerate([[], [*"abcdefg"], [*"abcdefg"]]):
+        produce(bench.broker, topic, [(None, event(number, **dict.fromkeys(fields, number)))])
+        bench.ingest(settings(bench, topic, {"table": "all", "max_new": 3}))
+    columns = {each.name for each in bench.table(f"ns_{topic}.all").schema().fields}
+    assert len(columns & {*"abcdefg"}) == 6
+    assert reasons(bench, topic) == {Reason.NO_COLUMN: 2}
+    assert numbers(bench, f"ns_{topic}.all") == [0]
+
+
 NAMES = [
     "../x",
     "x; DROP TABLE y",
