@@ -218,7 +218,7 @@ def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench,
     # One is that by which Java says what Python may forget.
     assert until(lambda: len(left()) <= 1, 30), left()
     assert kafka_clients() <= clients
-    assert not [*bench.scratch.rglob("checkpoint-*")]
+    assert not [*bench.scratch.rglob(f"checkpoint-{settings.name}-*")]
 
 
 def test_batches_that_have_failed_leave_no_clients(bench: Bench, topic: str) -> None:

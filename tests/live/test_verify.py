@@ -25,6 +25,7 @@ from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.records import Choice, Token
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.sources import of_stream
 from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
 from lakehouse_ingest.verifying import pages, proof, recorded
@@ -402,7 +403,10 @@ def test_counts_that_do_not_fit(bench: Bench, parted: Landed) -> None:
     """A record that was filtered, and that somebody has put into a table all the same."""
     table = bench.table(parted.name("order"))
     places = bench.places(*(parted.name(each) for each in ("order", "payment", "refund", "dead_letters")))
-    number, offset = next((n, o) for n in range(2) for o in range(27) if (parted.topic, n, o) not in places)
+    ends = of_stream(parted.settings.source, parted.settings.streams[0]).ends()
+    number, offset = next(
+        (n, o) for (_, n), end in ends.items() for o in range(end) if (parted.topic, n, o) not in places
+    )
     row = table.scan("n == 0").to_arrow().to_pylist()[0]
     row["_source"] |= {"partition": number, "offset": offset}
     table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
