@@ -27,7 +27,7 @@ from tests.services.command import Command
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
 from tests.services.otlp import OtlpReceiver
-from tests.services.pipelines import JAVA_OPTIONS, ROOT, Pipelines, Running
+from tests.services.pipelines import JAVA_OPTIONS, ROOT, Pipelines, Running, arguments
 from tests.services.readers import Reader
 from tests.services.surroundings import BUCKET, PREFIX, Locked, locked
 
@@ -249,8 +249,10 @@ def tokens(doors: Locked) -> dict[str, str]:
 
 
 def search_what_runs(search: Search, running: Running, scratch: Path, ui: int) -> None:
+    search.text("the arguments of Spark", arguments(running.jvm()).decode())
     for pid in [running.pid, *running.family()]:
-        search.text(f"the arguments of process {pid}", Path(f"/proc/{pid}/cmdline").read_text())
+        if said := arguments(pid).decode():  # Python's workers end whenever they like
+            search.text(f"the arguments of process {pid}", said)
     search.files("the scratch folder", scratch)
     for address in ("/", "/live", "/ready", "/status.json", "/metrics"):
         search.text(address, page_of_health(running.wait_for("health_serves")["url"] + address))

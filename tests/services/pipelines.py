@@ -249,7 +249,15 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def is_spark(pid: int) -> bool:
-    return b"org.apache.spark.deploy.SparkSubmit" in _command(pid)
+    return b"org.apache.spark.deploy.SparkSubmit" in arguments(pid)
+
+
+def arguments(pid: int) -> bytes:
+    """Nothing where it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def freeze(pid: int) -> None:
@@ -276,10 +284,3 @@ def _beginning(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
     except OSError:
         return ""
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
