@@ -117,11 +117,12 @@ _STORE_DENIES = re.compile(
 _NO_METADATA = re.compile(r"(?=.*(?:NotFoundException|No such file)).*?(?P<file>[^\s'\"/]+\.metadata\.json)", re.DOTALL)
 _TOO_NEW = "name another table, or take a newer release"
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: (\S+)")
-# A catalog of pyiceberg's own adds to a table what was built on an older one, and finds only then that it can't.
-_LATE = re.compile(r"Cannot add snapshot with sequence number \d+ older than last")
+# A catalog may add to a table what was built on an older one, and find only then that it can't: pyiceberg's own ones
+# do; Iceberg's for Java, of a first snapshot, calls the metadata that come of it invalid, and the request bad.
+_LATE = re.compile(r"snapshot with sequence number \d+ (older|greater) than last sequence number")
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
-_NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 404, 429, 500, 501
+_BAD_REQUEST, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 400, 404, 429, 500, 501
 _BY_STATUS: dict[int, type[CatalogError]] = {
     401: NotLetIn,
     403: Denied,
@@ -199,7 +200,7 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return OutcomeUnknown if committing else Unreachable
     if isinstance(error, OSError) and status is None and _STORE_SAYS.search(str(error)):
         return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
-    late = status is None and _LATE.search(str(error))
+    late = status in {None, _BAD_REQUEST} and _LATE.search(str(error))
     by_type = Conflict if late else next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
     return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
 

@@ -25,6 +25,7 @@ from lakehouse_ingest.storage import Storage
 
 CATALOG_NAME = "rest_backend"
 OWN = ".lakehouse"  # the catalog's folder, within that of the warehouse
+IDLE_MS = 600_000
 FILE_IO = "org.apache.iceberg.io.ResolvingFileIO"
 JAVA_OPTIONS = (
     "-Xmx256m",
@@ -115,6 +116,8 @@ class EmbeddedCatalog(Server):
         connector = java.org.eclipse.jetty.server.ServerConnector(server)
         connector.setHost(LOOPBACK)
         connector.setPort(port)
+        # Clients keep their connections; one that is closed just as it is used again costs them a retry.
+        connector.setIdleTimeout(IDLE_MS)
         server.addConnector(connector)
         server.setHandler(handler)
         server.start()

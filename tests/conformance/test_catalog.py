@@ -248,6 +248,26 @@ def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_publi
     assert ids_in(lake, name) == [5]
 
 
+def test_a_branch_of_an_empty_table_is_opened_while_another_writer_begins(
+    kind: Kind, lake: Lake, others: Lake, name: str
+) -> None:
+    """Main is unset for both, so that it has not moved does not tell; the numbers of their first snapshots do."""
+    kind.needs(Can.BRANCH_FIRST)
+    begun: list[Staged] = []
+
+    def begin_meanwhile(send: Send) -> requests.Response:
+        if not begun:
+            open_branch(others, name, "theirs")
+            begun.append(stage(others, name, 1, branch="theirs"))
+        return send()
+
+    with on_commit(lake, begin_meanwhile):
+        assert open_branch(lake, name, "ours").refs.keys() == {"theirs", "ours"}
+    publish(others, name, "theirs", begun[0].snapshot, begun[0].parent)
+    foreign_commit(others, name, 2)
+    assert ids_in(lake, name) == [1, 2]
+
+
 @pytest.mark.parametrize("rows", [(), (1,)])
 def test_of_those_who_open_the_same_branch_at_once_one_gets_it(
     kind: Kind, lake: Lake, name: str, rows: tuple[int, ...]

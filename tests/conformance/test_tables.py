@@ -527,8 +527,11 @@ def test_a_table_that_cannot_be_is_refused(lake: Lake, unmade: str, spec: dict[s
     assert inspect(lake, unmade).missing
 
 
-def test_ten_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) -> None:
-    """Each with a client of its own, as ten processes would; a namespace in a namespace, too, where there are such."""
+def test_six_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) -> None:
+    """Each with a client of its own, as six processes would; a namespace in a namespace, too, where there are such.
+
+    Not more: each commits once, so nobody loses more often than a commit is tried.
+    """
     deep = ".deep" if Can.NESTED not in kind.cannot else ""
     name = f"{NAMESPACE}{deep or '_many'}{uuid4().hex[:8]}.t"
 
@@ -541,13 +544,13 @@ def test_ten_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) 
             apply(own, name, plan(made, TableSpec(name, wanted)))
             return made.uuid, namespace_properties(own, namespace)["owner"]
 
-    with ThreadPoolExecutor(10) as pool:
-        assert len(set(pool.map(make, range(10)))) == 1
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(make, range(6)))) == 1
     with kind.opened() as lake:
         assert {column.name: column.type for column in load(lake, name).columns} == {
             "id": "long",
             "shared": "long",
-            **{f"c{number}": "string" for number in range(10)},
+            **{f"c{number}": "string" for number in range(6)},
         }
 
 

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
@@ -89,7 +90,10 @@ def test_what_comes_back_is_waited_for(which: str, machine: Machine, pipelines: 
     assert set(machine.landed().values()) == {1}
     assert machine.landed() == machine.landed("by_duckdb")
     told = running.events("retrying")
-    assert [event["attempt"] for event in told] == list(range(1, len(told) + 1))
+    attempts = [event["attempt"] for event in told]
+    # A landing between two of them, and they are counted anew.
+    assert attempts[0] == 1
+    assert all(after in {before + 1, 1} for before, after in pairwise(attempts))
     assert all(event["error"] for event in told)
 
 

@@ -102,8 +102,8 @@ def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) 
             if flow.end.done():
                 flow.end.result()
             print(f"landed after {monotonic() - began:.1f} s, {dict(done)}, {len(flow.told.refusals)} refused")
-        assert all(done[deed.__name__] for deed in deeds)
         print(flow.told.retries)
+    assert all(done[deed.__name__] for deed in deeds)
     bench.ingest(flow.direct)
     assert ours(flow) == flow.produced
     is_proven(flow.direct)

@@ -65,14 +65,16 @@ def _stop_while_writing(running: Running, data: Path, stop: Callable[[Running], 
     running.wait_for("batch_landed")
     known = data_files(data)
     assert until(lambda: bool(data_files(data) - known), 60, 0.002), running.tail()
-    landed = len(running.events("batch_landed"))
+    before = len(running.events("batch_landed"))
     stop(running)
     assert running.wait(60) == 0, running.tail()
     assert running.last_words() == []
-    assert len(running.events("batch_landed")) == landed + 1
+    landed = len(running.events("batch_landed"))
+    # The one that was being written is landed before it ends; another one only where it was all but done by then.
+    assert before < landed <= before + 2
     (said,) = running.events("stopped")
-    assert said["batches"] == landed + 1
-    assert until(lambda: not running.family(), 2), "a child was left behind"
+    assert said["batches"] == landed
+    assert until(lambda: not running.family(), 20), "a child was left behind"
 
 
 def _check_all_once(reader: Reader) -> None:

@@ -111,7 +111,7 @@ def by_spark(former: Former, checkpoint: Path) -> str:
     )
     stream = rows.writeStream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = stream.toTable(f"{LAKE}.{former.table}")
-    assert query.awaitTermination(int(PATIENCE))
+    assert query.awaitTermination(120)
     return str(query.id)
 
 

@@ -13,6 +13,7 @@ from threading import Timer
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from lakehouse_ingest.embedded import claim
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.claim import Note, alive, free
@@ -52,7 +53,7 @@ def child(kind: str, folder: Path, jars: Path | None) -> Iterator[tuple[subproce
             process.kill()
 
 
-def until(what: Callable[[], bool], seconds: float = 10) -> bool:
+def until(what: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not what():
         if time.monotonic() > deadline:
@@ -138,8 +139,12 @@ def test_who_only_looks_is_waited_for(tmp_path: Path, jars_folder: Path | None) 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_killed_parent_leaves_no_orphan_and_its_place_to_the_next(
-    server: type[EmbeddedCatalog | EmbeddedBroker], tmp_path: Path, jars_folder: Path | None
+    server: type[EmbeddedCatalog | EmbeddedBroker],
+    tmp_path: Path,
+    jars_folder: Path | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(claim, "PREDECESSOR_SECONDS", 60.0)  # its JVM ends by itself, in a second on an idle machine
     with child(server.kind, tmp_path, jars_folder) as (process, java):
         left = noted(server(tmp_path))
         assert left.java == java
@@ -204,5 +209,5 @@ def test_catalog_serve_ends_with_0_when_asked_to(stop: signal.Signals, tmp_path:
         second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert (second.returncode, second.stderr.count("\n")) == (2, 1)
         serving.send_signal(stop)
-        assert serving.wait(10) == 0
+        assert serving.wait(60) == 0
         assert not alive(left.java)

@@ -22,7 +22,7 @@ from tests.services.readers import Reader
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-FRESH_S, STUCK_S = 4, 7
+FRESH_S, STUCK_S = 12, 16  # its signs of life are three seconds apart when nothing comes
 TABLE = """\
 table = "events"
 columns = [{ name = "n", type = "long", required = true }]"""

@@ -57,7 +57,7 @@ class Native:
     def ingest(self) -> None:
         """All that is there, by Iceberg's sink."""
         query = self._frame.writeStream.format("iceberg").option("checkpointLocation", str(self.checkpoint))
-        assert query.trigger(availableNow=True).toTable(f"{LAKE}.{self.table}").awaitTermination(60)
+        assert query.trigger(availableNow=True).toTable(f"{LAKE}.{self.table}").awaitTermination(120)
 
     def ingest_by_batch(self, then: Callable[[], None]) -> None:
         """Likewise, by `foreachBatch`, as it is written by hand."""
@@ -67,7 +67,7 @@ class Native:
             then()
 
         query = self._frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(self.checkpoint))
-        assert query.trigger(availableNow=True).start().awaitTermination(60)
+        assert query.trigger(availableNow=True).start().awaitTermination(120)
 
 
 def test_iceberg_17340_a_place_that_is_written_again_does_not_move_back(bench: Bench, topic: str) -> None:

@@ -321,6 +321,7 @@ def test_a_table_that_cannot_be_written_keeps_the_others_from_nothing(
 
 def two_streams(bench: Bench, topic: str, **second: Any) -> Settings:
     plain = bench.settings(topic).model_dump(exclude_unset=True)
+    plain["retry"] = {"first": 0.2, "limit": 300}
     plain["streams"] = [
         {"topics": [topic], "every": 0, "tables": [{"table": "first"}]},
         {"name": "other", "topics": [f"{topic}_2"], "every": 0, "tables": [{"table": "second"}], **second},
@@ -355,7 +356,7 @@ def test_a_stream_that_fails_begins_again_alone(bench: Bench, topic: str, capsys
         assert until(lambda: bench.lake.table_exists(first) and len(bench.rows(".".join(first))) == 5, 60, 0.5)
         create_topic(bench.broker, f"{topic}_2", 1)
         produce(bench.broker, f"{topic}_2", [(None, event(7))])
-        assert until(lambda: bench.lake.table_exists(second) and bench.rows(".".join(second)) != [], 60, 0.5)
+        assert until(lambda: bench.lake.table_exists(second) and bench.rows(".".join(second)) != [], 150, 0.5)
     assert numbers(bench, f"ns_{topic}.second") == [7]
     lines = capsys.readouterr().out.splitlines()
     again = [line for line in lines if "retrying" in line]

@@ -16,6 +16,7 @@ from telemetry import TelemetrySettings, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events
 from tests.services.faulty import Faulty
+from tests.services.flow import Told
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.otlp import OtlpReceiver
@@ -227,14 +228,18 @@ def test_batches_that_have_failed_leave_no_clients(bench: Bench, topic: str) -> 
     with Faulty(bench.uri) as proxy:
         at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
         pipeline = bench.pipeline(bench.settings(topic, catalog=at), drain=False)
+        told = Told.of(pipeline)
         with running(pipeline):
             clients = 0
             for number in range(4):
-                if number:  # until a start has ended by it
-                    proxy.fail(503, method="POST|GET", path=rf"/tables/{topic}$", times=12)
+                if number:
+                    proxy.fail(503, method="POST|GET", path=rf"/tables/{topic}$", times=10_000)
                 produce(bench.broker, topic, events(range(number, number + 1), 1))
-                assert until(partial(lambda wanted: pipeline.landed == wanted, number + 1), 90)
+                assert until(partial(lambda wanted: len(told.retries) >= wanted, number), 90), (
+                    "no start has ended by it"
+                )
                 proxy.heal()
+                assert until(partial(lambda wanted: pipeline.landed == wanted, number + 1), 90)
                 clients = clients or kafka_clients()
             # One is that of the last error, which the stream still has in hand.
             assert until(lambda: kafka_clients() <= clients + 1, 30), kafka_clients()

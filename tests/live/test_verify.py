@@ -245,7 +245,7 @@ def test_it_holds_while_the_pipeline_runs(bench: Bench, topic: str) -> None:
         return len(set(judged)) > 2
 
     with running(bench.pipeline(settings, drain=False)):
-        assert until(grows, 60, 0)
+        assert until(grows, 180, 0)
     assert judged == sorted(judged)
 
 

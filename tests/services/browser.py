@@ -20,7 +20,7 @@ from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
 from tests.services.debian import installed
 from tests.services.pipelines import until
 
-STARTING = 60.0
+STARTING = 180.0
 LOOKING = 60.0  # its first page took over 20 on a machine that was busy, with the browser just installed
 QUIET = ("background-networking", "component-update", "sync", "gpu", "dev-shm-usage")
 DESK, PHONE = (1280, 900), (390, 844)
@@ -138,7 +138,7 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self._url + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
+            with urllib.request.urlopen(asked, timeout=180) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as refused:
             raise AssertionError(f"{path}: {json.load(refused)['value']['message'][:500]}") from refused

@@ -80,7 +80,7 @@ class OfPyiceberg(Kind):
         self.folder = folder
 
     def opened(self) -> AbstractContextManager[Lake]:
-        uri = f"sqlite:///{self.folder / 'catalog.db'}"
+        uri = f"sqlite:///{self.folder / 'catalog.db'}?timeout=60"
         return closing(Lake(SqlCatalog("lake", uri=uri, warehouse=f"file://{self.folder}")))
 
 

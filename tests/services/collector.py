@@ -63,8 +63,9 @@ class Collector(Engine):
 
     def spans(self) -> list[Mapping[str, Any]]:
         """All that were written to the file; attributes are plain."""
-        lines = self._traces.read_text(encoding="utf-8").splitlines() if self._traces.exists() else []
-        return [span for line in lines for span in _spans(json.loads(line))]
+        written = self._traces.read_text(encoding="utf-8") if self._traces.exists() else ""
+        lines = written.splitlines(keepends=True)
+        return [span for line in lines if line.endswith("\n") for span in _spans(json.loads(line))]
 
     def metrics(self) -> str:
         """As Prometheus gets them."""

@@ -25,15 +25,18 @@ def taken_out(package: str, *programs: str) -> dict[str, Path]:
     if all(shutil.which(each) for each in programs):
         return {each: Path(shutil.which(each) or "") for each in programs}
     folder = kept(package)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_suffix(".lock")):
-        if not folder.exists():
-            with TemporaryDirectory(dir=folder.parent) as fresh:
-                _fetch(package, Path(fresh))
-                (archive,) = Path(fresh).glob("*.deb")
-                _run("dpkg-deb", "--extract", str(archive), f"{fresh}/all")
-                Path(fresh, "all").rename(folder)
+    if not folder.exists():
+        with _one_apt():
+            if not folder.exists():
+                _take_out(package, folder)
     return {each: folder / "usr" / "bin" / each for each in programs}
+
+
+def _one_apt() -> FileLock:
+    """For every package: two at once can't both have apt-get's own locks."""
+    lock = cache_folder() / "engines" / "apt-get.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(lock)
 
 
 def kept(package: str) -> Path:
@@ -44,9 +47,7 @@ def installed(program: str, *packages: str) -> Path:
     """A program whose package is installed if it is not there, by whoever may."""
     found = shutil.which(program)
     if found is None:
-        lock = cache_folder() / "engines" / "apt-get.lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock):
+        with _one_apt():
             if shutil.which(program) is None:
                 if os.geteuid() != 0:
                     raise NotToBeHad(f"as root: apt-get install {' '.join(packages)}")
@@ -65,8 +66,12 @@ def version(program: Path) -> str:
     return (asked.stdout or asked.stderr).strip().partition("\n")[0].partition(" (")[0]
 
 
-def _fetch(package: str, folder: Path) -> None:
-    _apt("download", package, cwd=folder)
+def _take_out(package: str, folder: Path) -> None:
+    with TemporaryDirectory(dir=folder.parent) as fresh:
+        _apt("download", package, cwd=Path(fresh))
+        (archive,) = Path(fresh).glob("*.deb")
+        _run("dpkg-deb", "--extract", str(archive), f"{fresh}/all")
+        Path(fresh, "all").rename(folder)
 
 
 def _apt(*words: str, cwd: Path | None = None) -> None:

@@ -22,7 +22,7 @@ from filelock import FileLock
 from tests.services.pipelines import until
 
 BUILDING = 1_800.0
-STARTING, STOPPING = 30.0, 20.0
+STARTING, STOPPING = 120.0, 20.0
 NOTHING: Mapping[str, str] = {}
 
 
@@ -75,7 +75,8 @@ class Engine(ABC):
     def _is_ready(self) -> bool: ...
 
     def __enter__(self) -> Self:
-        if not until(lambda: self._is_ready() or self._process.poll() is not None, STARTING) or not self._is_ready():
+        up = until(lambda: self._is_ready() or self._process.poll() is not None, STARTING)
+        if not up or self._process.poll() is not None:
             self.stop()
             raise AssertionError(f"{self._name} did not start: {self._log.read_text(errors='replace')[-2000:]}")
         return self

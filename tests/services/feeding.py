@@ -121,16 +121,18 @@ class Feeder:
             self._send(self._transactional, self._take(IN_TRANSACTION), self._acknowledged)
             self._transactional.commit_transaction(PATIENCE)
             return
-        self._send(self._transactional, iter(range(IN_TRANSACTION)), self._will_be_aborted)
+        self._send(self._transactional, iter(range(IN_TRANSACTION)), self._will_be_aborted, value)
         self._transactional.flush(PATIENCE)  # they reach the log, or nothing would have to be skipped
         self._transactional.abort_transaction(PATIENCE)
 
-    def _send(self, producer: Producer, numbers: Iterator[int], answered: object) -> None:
+    def _send(
+        self, producer: Producer, numbers: Iterator[int], answered: object, made: Callable[[int], bytes] | None = None
+    ) -> None:
         for number in numbers:
             at = number % self._partitions
             while True:
                 try:
-                    producer.produce(self._topic, self._made(number), partition=at, on_delivery=answered)  # type: ignore[arg-type]
+                    producer.produce(self._topic, (made or self._made)(number), partition=at, on_delivery=answered)  # type: ignore[arg-type]
                     break
                 except BufferError:
                     producer.poll(0.1)

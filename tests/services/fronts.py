@@ -87,6 +87,7 @@ def _of_more_hops(headers: Iterable[tuple[str, str]]) -> Headers:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # many come at once
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is killed, or that has waited long enough, is no news."""

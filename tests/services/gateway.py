@@ -51,6 +51,7 @@ class Gateway(Front):
     scope: str = "catalog"
     headers: Mapping[str, str] = field(default_factory=dict)  # that each request must have
     tokens_live: float = 3_600.0
+    grace: float = 0.0  # for so long each is taken beyond the end that its owner knows of
     expired: int = AUTHENTICATION_TIMEOUT
     signer: tuple[str, str, str, str] | None = None  # key, secret, region, service: signatures instead of tokens
     vended: Mapping[str, str] = field(default_factory=dict)  # for tables' files, to those who ask for them
@@ -66,7 +67,7 @@ class Gateway(Front):
     def token(self, seconds: float | None = None) -> str:
         """A new one that is good for so long."""
         made = secrets.token_hex(16)
-        self._tokens[made] = time.monotonic() + (self.tokens_live if seconds is None else seconds)
+        self._tokens[made] = time.monotonic() + (self.tokens_live if seconds is None else seconds) + self.grace
         return made
 
     def revoke(self) -> None:

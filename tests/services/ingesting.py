@@ -43,7 +43,7 @@ class Bench:
             "catalog": {"uri": self.uri, "namespace": f"ns_{topic}"},
             "source": {"brokers": self.broker},
             "streams": [{"topics": [topic], "every": 0, **stream, "tables": [table]}],
-            "retry": {"first": 0.2, "limit": 20},
+            "retry": {"first": 0.2, "limit": 60},
         }
         return Settings.model_validate({**plain, **changes})
 

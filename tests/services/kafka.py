@@ -18,12 +18,27 @@ PATIENCE = 30.0
 
 
 def create_topic(broker: str, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-    """Returns once every partition has a leader, which on a busy machine takes longer than to make the topic."""
+    """Returns once every partition has a leader, which on a busy machine takes longer than to make the topic.
+
+    Records stay however old they say they are: by itself a broker would remove those of a week ago.
+    """
     admin = AdminClient({"bootstrap.servers": broker})
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
-    admin.create_topics([topic], operation_timeout=PATIENCE)[name].result(PATIENCE)
+    config = {"retention.ms": "-1", **(config or {})}
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    assert until(lambda: _is_made(admin, topic), PATIENCE), f"{name} was not made"
     parts = [TopicPartition(name, number) for number in range(partitions)]
     assert until(lambda: _are_led(admin, parts), PATIENCE), f"{name} has no leader"
+
+
+def _is_made(admin: AdminClient, topic: NewTopic) -> bool:
+    try:
+        admin.create_topics([topic], operation_timeout=PATIENCE)[topic.topic].result(PATIENCE)
+    except KafkaException as refused:
+        # A broker that was held up for three seconds counts as gone until it is heard again: there is none to lead.
+        if refused.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+            raise
+        return False
+    return True
 
 
 def _are_led(admin: AdminClient, parts: Sequence[TopicPartition]) -> bool:

@@ -159,7 +159,7 @@ class OtlpReceiver:
         self._arrived.refusing.clear()
         self._arrived.answering.set()
 
-    def wait(self, until: Callable[[], object], timeout_s: float = 10) -> None:
+    def wait(self, until: Callable[[], object], timeout_s: float = 60) -> None:
         end = time.monotonic() + timeout_s
         while not until():
             assert time.monotonic() < end, f"not received within {timeout_s} s"

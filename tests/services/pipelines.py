@@ -22,7 +22,7 @@ from typing import Any, Self
 from lakehouse_ingest.embedded.claim import alive
 
 ROOT = Path(__file__).parents[2]
-STARTING = 90.0  # Spark takes ten seconds on an idle machine
+STARTING = 200.0  # Spark takes ten seconds on an idle machine
 LANDING = 60.0
 LOOK = 0.02
 # Compiled quickly rather than well: these JVMs live for seconds.
@@ -144,8 +144,9 @@ class Running:
         return [pid for pid, began in self._seen if alive(pid) and _beginning(pid) == began]
 
     def jvm(self) -> int:
-        """Spark's."""
-        return next(filter(is_spark, self.family()))
+        """Spark's: a child of Python. What it forks itself, for each `chmod`, has its arguments too for a moment."""
+        self.family()
+        return next(filter(is_spark, _children(self.pid)))
 
     def end(self) -> None:
         """Whatever state it is in: nothing of it is left afterwards."""

@@ -21,7 +21,7 @@ from tests.services.engine import Engine, answers
 from tests.services.pipelines import ROOT
 
 DEPLOYED = ROOT / "deploy" / "prometheus"
-SCRAPING = "1s"
+SCRAPING, JUDGING = "5s", "1s"  # what is looked at more often has to answer faster, too
 
 Series = Mapping[str, Any]
 """`metric` holds the labels, `value` the time and the number as text."""
@@ -47,7 +47,7 @@ class Prometheus(Engine):
     def __init__(self, folder: Path, targets: Mapping[str, str]) -> None:
         server, _ = programs()
         config = yaml.safe_load((DEPLOYED / "prometheus.yml").read_text(encoding="utf-8"))
-        config["global"] = {"scrape_interval": SCRAPING, "evaluation_interval": SCRAPING}
+        config["global"] = {"scrape_interval": SCRAPING, "scrape_timeout": SCRAPING, "evaluation_interval": JUDGING}
         config["rule_files"] = [str(DEPLOYED / name) for name in config["rule_files"]]
         jobs = {job["job_name"]: job for job in config["scrape_configs"]}
         for name, target in targets.items():

@@ -9,22 +9,25 @@ import re
 import subprocess
 import time
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
+from tests.services.pipelines import until
 
 PASSWORD = r"""it's "quoted"; \n back\\slash $1 = ł"""
 KEY_PASSWORD = "of the key"
@@ -86,6 +89,7 @@ class SecuredBroker(EmbeddedBroker):
         change = UserScramCredentialUpsertion(user, how, password.encode())
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result()
+        _shown(lambda: cast("dict[str, Future[Any]]", admin.describe_user_scram_credentials([user]))[user])
 
     def deny(self, user: str, kind: ResourceType, name: str, operation: AclOperation) -> None:
         rule = AclBinding(
@@ -94,6 +98,21 @@ class SecuredBroker(EmbeddedBroker):
         admin = AdminClient({"bootstrap.servers": self.uri or ""})
         for future in admin.create_acls([rule]).values():
             future.result()
+        same = AclBindingFilter(
+            kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.DENY
+        )
+        _shown(lambda: admin.describe_acls(same))
+
+
+def _shown(ask: Callable[[], Future[Any]]) -> None:
+    """A change is in force once the broker itself shows it; until then only the controller has it."""
+
+    def is_there() -> bool:
+        with suppress(KafkaException):  # there is none of that name yet
+            return bool(ask().result())
+        return False
+
+    assert until(is_there, 30)
 
 
 class Authority:

@@ -10,20 +10,15 @@ from contextlib import closing
 import pytest
 from structlog.testing import capture_logs
 
+from lakehouse_ingest.embedded.claim import any_free_port
 from telemetry import Telemetry, TelemetrySettings, start
 from telemetry.exporters import build
 from telemetry.exporters.statsd import LONGEST, datagrams
-from telemetry.serving import AT_ONCE
+from telemetry.serving import AT_ONCE, SILENCE_S
 from tests.services.openmetrics import read
 
 AT = {"pipeline": "plant-7", "stream": "sensors"}
-QUICK_S = 2.0
-
-
-def _free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+QUICK_S = 2.0  # of this thread's own work; where others have the processors, a clock on the wall shows them
 
 
 def _record(telemetry: Telemetry, times: int = 1) -> None:
@@ -39,7 +34,7 @@ def _record(telemetry: Telemetry, times: int = 1) -> None:
 
 @pytest.fixture
 def port() -> int:
-    return _free_port()
+    return any_free_port()
 
 
 @pytest.fixture
@@ -91,11 +86,13 @@ def test_scrapers_that_never_take_their_answer_slow_nobody(prometheus: Telemetry
     stalled = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * AT_ONCE)]
     for each in stalled[::2]:
         each.sendall(b"GET /metrics HTTP/1.1\r\n")  # and never the rest
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.thread_time()
     _record(prometheus, 1000)
-    assert time.monotonic() - began < QUICK_S
+    assert time.thread_time() - worked < QUICK_S
+    assert time.monotonic() - began < SILENCE_S
+    began = time.monotonic()
     assert _pull(port) == 500_000
-    assert time.monotonic() - began < 2 * QUICK_S
+    assert time.monotonic() - began < SILENCE_S, "it waited for one to be cut off"
     assert threading.active_count() - before < 3 * AT_ONCE
     for each in stalled:
         each.close()
@@ -160,16 +157,16 @@ def test_statsd_counts_what_has_been_added_since(receiver: socket.socket) -> Non
 
 def test_a_dead_statsd_costs_one_warning_and_is_counted() -> None:
     with capture_logs() as lines:
-        telemetry = _statsd(_free_port(socket.SOCK_DGRAM), interval_s=0.05)
+        telemetry = _statsd(any_free_port(), interval_s=0.05)
         began = time.monotonic()
         while telemetry.dropped.get("metrics", 0) < 3 and time.monotonic() - began < 10:
-            before = time.monotonic()
+            before = time.thread_time()
             _record(telemetry, 100)
-            assert time.monotonic() - before < 0.5
+            assert time.thread_time() - before < 0.5
             time.sleep(0.05)
         began = time.monotonic()
         telemetry.shutdown(2)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
     assert telemetry.dropped["metrics"] >= 3
     (line,) = [each for each in lines if each["event"] == "telemetry_not_delivered"]
     assert line["log_level"] == "warning"
@@ -179,12 +176,13 @@ def test_a_dead_statsd_costs_one_warning_and_is_counted() -> None:
 def test_a_receiver_that_never_reads_slows_nobody(receiver: socket.socket) -> None:
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     telemetry = _statsd(receiver.getsockname()[1], interval_s=0.01)
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.thread_time()
     _record(telemetry, 2000)
-    assert time.monotonic() - began < QUICK_S
+    assert time.thread_time() - worked < QUICK_S
+    assert time.monotonic() - began < 10 * QUICK_S
     began = time.monotonic()
     telemetry.shutdown(2)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 8
 
 
 def test_datagrams_hold_whole_lines_and_fit() -> None:

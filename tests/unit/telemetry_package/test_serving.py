@@ -133,7 +133,7 @@ def test_its_port_is_free_again_and_nothing_is_left_running() -> None:
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # another test's may end meanwhile
 
 
 def test_it_listens_on_ipv6_as_well() -> None:

@@ -217,7 +217,7 @@ def test_only_one_signal_may_be_on() -> None:
     traces.count("lakehouse.batches", 1, **AT)
     metrics = start(TelemetrySettings(metrics=True, endpoint="http://127.0.0.1:9", metric_interval_s=600))
     assert metrics.span("batch") is NO_SPAN
-    assert traces.shutdown(1)
+    assert traces.shutdown(10)
     metrics.shutdown(0.2)
 
 
