@@ -200,7 +200,7 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return OutcomeUnknown if committing else Unreachable
     if isinstance(error, OSError) and status is None and _STORE_SAYS.search(str(error)):
         return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
-    late = status in {None, _BAD_REQUEST} and _LATE.search(str(error))
+    late = (status is None or (committing and status == _BAD_REQUEST)) and _LATE.search(str(error))
     by_type = Conflict if late else next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
     return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
 

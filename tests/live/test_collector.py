@@ -16,7 +16,7 @@ from tests.services.pipelines import Pipelines, settings_text, until
 from tests.services.prometheus import Prometheus
 from tests.services.readers import Reader
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1_800)]  # the first to ask fetches, or builds, what it asks for
 
 PARTS = ("bucket", "sum", "count")
 KINDS = ("order", "payment", "refund")

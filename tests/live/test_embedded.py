@@ -13,7 +13,6 @@ from threading import Timer
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehouse_ingest.embedded import claim
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.claim import Note, alive, free
@@ -139,12 +138,8 @@ def test_who_only_looks_is_waited_for(tmp_path: Path, jars_folder: Path | None) 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_killed_parent_leaves_no_orphan_and_its_place_to_the_next(
-    server: type[EmbeddedCatalog | EmbeddedBroker],
-    tmp_path: Path,
-    jars_folder: Path | None,
-    monkeypatch: pytest.MonkeyPatch,
+    server: type[EmbeddedCatalog | EmbeddedBroker], tmp_path: Path, jars_folder: Path | None
 ) -> None:
-    monkeypatch.setattr(claim, "PREDECESSOR_SECONDS", 60.0)  # its JVM ends by itself, in a second on an idle machine
     with child(server.kind, tmp_path, jars_folder) as (process, java):
         left = noted(server(tmp_path))
         assert left.java == java

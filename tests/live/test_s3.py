@@ -129,7 +129,8 @@ def test_a_pipeline_lands_on_s3_by_the_embedded_catalog_and_two_readers_agree(
     with Pipelines(folder, jars_folder) as pipelines:
         running = pipelines.start(settings, "--until-latest")
         running.wait_for("batch_landed")
-        commands = [arguments(pid).decode() for pid in [running.pid, *running.family()]]
+        commands = [arguments(pid).decode() for pid in [running.pid, running.jvm(), *running.family()]]
+        assert all(commands[:2])
         assert running.wait(120) == 0, running.tail()
         said = running.log.read_text()
     assert not [each for each in commands if store.secret_key in each], "anyone on the machine can see them"

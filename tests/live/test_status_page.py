@@ -17,6 +17,8 @@ from telemetry.masking import REGISTRY
 from tests.services.browser import DESK, PHONE, Browser
 from tests.services.debian import NotToBeHad
 
+pytestmark = pytest.mark.timeout(1_800)  # the first to ask fetches the browser
+
 WINDOW = (1100, 1000)
 SECRET = "pl4nted-in-a-line"
 SHOTS = os.environ.get("LAKEHOUSE_TEST_SHOTS")  # a folder for pictures, where one wants to see them

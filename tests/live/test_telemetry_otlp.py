@@ -230,7 +230,7 @@ def test_a_dead_endpoint_costs_one_warning_and_a_bounded_end(
             with telemetry.span("batch"):
                 telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
         assert time.thread_time() - worked < 2
-        assert time.monotonic() - began < 9, "it waited for an export"
+        assert time.monotonic() - began < 5, "it waited for an export, which gives up after six seconds"
         time.sleep(1)
         began = time.monotonic()
         assert not telemetry.shutdown(2)

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
+from pyiceberg.exceptions import BadRequestError
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
 from catalog import (
@@ -268,6 +270,18 @@ def test_a_databases_words_become_ours(
     ):
         raise raised("INSERT", {"secret": SECRET}, Exception("database is locked"))
     assert str(told.value) == "making it: database is locked"
+
+
+@pytest.mark.parametrize(("committing", "expected"), [(True, Conflict), (False, Refused)])
+def test_metadata_that_a_commit_would_make_invalid_are_a_conflict(
+    expected: type[CatalogError], *, committing: bool
+) -> None:
+    """As Java's catalog answers 400; where it says so of what it has, no patience helps."""
+    answer = requests.Response()
+    answer.status_code = 400
+    said = "ValidationException: Invalid snapshot with sequence number 2 greater than last sequence number 1"
+    with pytest.raises(expected), translated("staging", committing=committing):
+        raise BadRequestError(said) from requests.HTTPError(response=answer)
 
 
 def test_a_snapshot_that_comes_too_late_is_a_conflict() -> None:
