@@ -116,7 +116,7 @@ class EmbeddedCatalog(Server):
         connector = java.org.eclipse.jetty.server.ServerConnector(server)
         connector.setHost(LOOPBACK)
         connector.setPort(port)
-        # Clients keep their connections; one that is closed just as it is used again costs them a retry.
+        # Clients keep their connections between batches; one that is closed just as it is used costs them a retry.
         connector.setIdleTimeout(IDLE_MS)
         server.addConnector(connector)
         server.setHandler(handler)

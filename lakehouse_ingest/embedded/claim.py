@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 PORTS_TRIED = 100
 # Between the usual servers' ports and those that Linux gives to whoever connects.
 FIRST_PORT, USUAL_FIRST = 10_240, 32_768
-PREDECESSOR_SECONDS = 60.0
+PREDECESSOR_SECONDS = 60.0  # its JVMs notice by themselves; a broker that shuts down on a busy machine takes its time
 PASSING_SECONDS = 30.0
 
 

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -19,11 +18,13 @@ from lakehouse_ingest.embedded.claim import Note, alive, free
 from lakehouse_ingest.embedded.server import Server
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from tests.services.kafka import consume, create_topic, produce
+from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[2]
 SERVERS = (EmbeddedCatalog, EmbeddedBroker)
+PATIENCE_S = 60.0
 CHILD = """
 import signal, sys
 from pathlib import Path
@@ -50,15 +51,6 @@ def child(kind: str, folder: Path, jars: Path | None) -> Iterator[tuple[subproce
             yield process, int(process.stdout.readline())
         finally:
             process.kill()
-
-
-def until(what: Callable[[], bool], seconds: float = 60) -> bool:
-    deadline = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def noted(server: Server) -> Note:
@@ -105,7 +97,7 @@ def test_a_killed_broker_loses_no_acknowledged_record(tmp_path: Path, jars_folde
     create_topic(servers, "kept")
     produce(servers, "kept", ((None, b"x" * 200) for _ in range(20_000)))
     os.kill(noted(first).java, signal.SIGKILL)
-    assert until(lambda: not first.running)
+    assert until(lambda: not first.running, PATIENCE_S)
     first.stop()
     with EmbeddedBroker(tmp_path, jars=jars_folder) as second:
         assert second.uri == servers
@@ -158,7 +150,7 @@ def test_an_orphan_ends_by_itself(
         port = noted(server(tmp_path)).port
         assert not free(port)
         process.kill()
-        assert until(lambda: not alive(java) and free(port))
+        assert until(lambda: not alive(java) and free(port), PATIENCE_S)
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -204,5 +196,5 @@ def test_catalog_serve_ends_with_0_when_asked_to(stop: signal.Signals, tmp_path:
         second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert (second.returncode, second.stderr.count("\n")) == (2, 1)
         serving.send_signal(stop)
-        assert serving.wait(60) == 0
+        assert serving.wait(PATIENCE_S) == 0
         assert not alive(left.java)
