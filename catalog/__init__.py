@@ -12,6 +12,7 @@ publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
 from catalog.arrow import arrow_type, columns_of
+from catalog.attempts import patiently
 from catalog.changes import Add, Change, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import Lake, connect
@@ -124,6 +125,7 @@ __all__ = [
     "names_in",
     "namespace_properties",
     "open_branch",
+    "patiently",
     "pin",
     "plan",
     "probe_table",

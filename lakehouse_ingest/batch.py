@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import inf
 from pathlib import Path
+from shutil import rmtree
 from time import monotonic, time
 from typing import Any
 
@@ -93,8 +94,8 @@ class Street:
     watch: Watch
     source: SourceIdentity
     settings_hash: str
-    offset_log: Path
-    start: Offsets
+    checkpoint: Path  # of all its queries; scratch
+    start: Offsets  # of the query that runs
     record: BatchRecord
     dead: Landing
     tables: StreamTables
@@ -105,6 +106,9 @@ class Street:
     threads: ThreadPoolExecutor
     transform: Transform | None = None
     newest: float | None = None  # the broker's time of the newest record of the last batch
+    queries: int = 0  # that ran before this one
+    batches: int = 0  # that have landed, of all of them
+    _before: int = 0  # that had, when this query began
     weighed: dict[str, float] = field(default_factory=dict)  # when the size of a table's metadata was last looked at
 
     @property
@@ -118,9 +122,10 @@ class Street:
         """Lands one batch; returns its range once everything of it is durable."""
         started_at = dt.datetime.now(dt.UTC)
         keeper = self._only_one()
-        with self.watch.batch(self.name, number, ONE_PASS if keeper else IN_MEMORY) as span:
+        token = replace(self.token, batch=self._before + number)
+        with self.watch.batch(self.name, token.batch, ONE_PASS if keeper else IN_MEMORY) as span:
             reached(FailPoint.OFFSETS_LOGGED)
-            work = Work(self._range(number), replace(self.token, batch=number), span.trace_id or "", span.recorded)
+            work = Work(self._range(number), token, span.trace_id or "", span.recorded)
             span.set(epoch=self.token.epoch, offsets=len(work.range))
             records, before = self.held.without(envelope(rows, self.source), work.range)
             with self._parted(records, keeper, work) as parted:
@@ -135,9 +140,26 @@ class Street:
             reached(FailPoint.RECORDED)
             self.acknowledge(self.record.complete)
             self._show(span, landed)
-            self._tell(number, landed)
+            self._tell(landed)
             self._weigh([receipt.table for receipt in receipts])
+        self.batches = token.batch + 1
         return work.range
+
+    def begin_again(self, landed: Offsets, size: int) -> None:
+        """With the next query of this start, which goes on behind what has landed, in batches of another size."""
+        rmtree(self.offset_log.parent, ignore_errors=True)
+        self.start, self._before, self.queries = landed, self.batches, self.queries + 1
+        self.record.size = size
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether batches are smaller than they could be, and one of this size has landed."""
+        return self.record.size < self.stream.max_records and self.batches > self._before
+
+    @property
+    def offset_log(self) -> Path:
+        """Spark's, of the query that runs."""
+        return self.checkpoint / str(self.queries) / "offsets"
 
     def _span(self, name: str, table: str | None = None, /, **attributes: object) -> Span:
         return self.watch.span(name, self.name, table, **attributes)
@@ -342,12 +364,12 @@ class Street:
         done = [future.result() for future, failure in zip(futures, failures, strict=True) if failure is None]
         return done, [failure for failure in failures if failure is not None]
 
-    def _tell(self, number: int, landed: Landed) -> None:
+    def _tell(self, landed: Landed) -> None:
         tally = landed.tally
         self.newest = tally.newest_ms / 1000 if tally.newest_ms else None
         self.watch.events.batch_landed(
             stream=self.name,
-            batch=number,
+            batch=landed.token.batch,
             received=tally.received,
             duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
             landed={each.table: each.rows for each in landed.receipts if each.table != self.dead.place.table},

@@ -80,12 +80,14 @@ class BatchRecord:
         every: float,
         tidy: Callable[[Place], Place],
         heads: Mapping[str, ledger.Head],
+        size: int,
     ) -> None:
         self._lake, self._every, self._tidy = lake, every, tidy
         self._mark, self._meant, self._heads = first, meant, dict(heads)
         self._rows: list[dict[str, Any]] = []
         self._written = 0.0
         self.place = place
+        self.size = size  # records that a batch may take now
 
     @property
     def complete(self) -> Offsets:
@@ -97,6 +99,7 @@ class BatchRecord:
 
     def add(self, landed: Landed) -> None:
         batch, *landings = rows_of(landed)
+        first = self._mark.token.batch < 0
         self._rows += [batch, *landings]
         last = (landed.token.epoch, landed.token.batch)
         self._heads |= {receipt.table: last for receipt in landed.receipts if receipt.rows}
@@ -110,8 +113,9 @@ class BatchRecord:
             self._mark.settings,
             landed.trace,
         )
-        # What became of these records is told by nothing else, were we to end now; of holes the log can be asked.
-        if self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED)):
+        # What became of these records is told by nothing else, were we to end now; of holes the log can be asked. And
+        # the next start has to know that this one has landed something.
+        if first or self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED)):
             self.write()
 
     def started(self, token: Token) -> None:
@@ -127,6 +131,7 @@ class BatchRecord:
         extra = {
             f"{ledger.SETTINGS}{pipeline}": self._meant,
             f"{ledger.HEADS}{pipeline}": ledger.heads_text(self._heads),
+            f"{ledger.SIZE}{pipeline}": str(self.size),
         }
         # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
         self.place = self._lake.append(self.place, self._rows, self._mark, extra)

@@ -23,6 +23,7 @@ MARK = f"{PREFIX}mark."  # followed by the pipeline's name
 SEPARATOR = ":"  # between a mark's format and its text; no letter of base 85
 SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
 HEADS = f"{PREFIX}heads."  # likewise
+SIZE = f"{PREFIX}size."  # likewise: how many records the last batch could take; see `batch_size`
 FENCE = f"{PREFIX}fence"  # of a commit that moves main and nothing else: the pipeline, and the epoch that began
 AGAIN = "~"  # between a topic's id and the generation in which its log was begun again
 
@@ -101,7 +102,7 @@ def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
 
 def as_it_was(carried: Summary) -> dict[str, str]:
     """What every commit carries further, whoever makes it."""
-    return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS, HEADS))}
+    return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS, HEADS, SIZE))}
 
 
 def without_marks(carried: Summary) -> dict[str, str]:

@@ -12,7 +12,7 @@ from shutil import rmtree
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import dead_letters, formats, ledger, routing, shares, spark_errors, starting
+from lakehouse_ingest import batch_size, dead_letters, formats, ledger, routing, shares, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import SettingsRefused
@@ -30,6 +30,11 @@ from lakehouse_ingest.table_keeper import Landing
 from lakehouse_ingest.tables import Column, Lake, Partition, Place, Registered, TableSpec, newest_generation
 from lakehouse_ingest.transforms import Transform
 from lakehouse_ingest.writers.iceberg import FileOptions
+
+REDUCED = (
+    "an earlier start ended before a batch of this pipeline had landed, so batches begin small and grow with each that"
+    " lands; if that goes on, see why starts end"
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,9 @@ class Opening:
         meant = starting.meaning(self.settings, self.stream)
         mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
         every = self.settings.ledger.batch_every
-        record = BatchRecord(self.lake, record_place, mark, starting.as_text(meant), every, self.tidy, claim.heads)
+        size = self._size(record_place, sum(max(0, end - start.get(at, end)) for at, end in now.high.items()))
+        text = starting.as_text(meant)
+        record = BatchRecord(self.lake, record_place, mark, text, every, self.tidy, claim.heads, size)
         tables = self._tables(claim, places)
         record.started(token)
         # Older generations' marks as well: what is to be read again may stand there already.
@@ -99,7 +106,7 @@ class Opening:
             watch=self.watch,
             source=topics,
             settings_hash=mark.settings,
-            offset_log=self._checkpoint(claim.epoch) / "offsets",
+            checkpoint=self._checkpoint(claim.epoch),
             start=start,
             record=record,
             dead=Landing(places[self._dead], FileOptions()),
@@ -217,6 +224,14 @@ class Opening:
         rested = {} if self.stream.topic_pattern else done
         return start, {**rested, **shares.left(record, tables, now, done), **start}
 
+    def _size(self, record: Place, waiting: int) -> int:
+        """How many records the first batch may take."""
+        most = self.stream.max_records
+        size = batch_size.of_start(record, self._pipeline, waiting, most)
+        if size < most:
+            self.watch.events.warned("batches_reduced", stream=self.stream.known_as, max_records=size, advice=REDUCED)
+        return size
+
     def _holders(self, uncertain: Sequence[Place]) -> list[Holder]:
         return [
             Holder(place.table, place.main or 0, self._pipeline if place.table == self._dead else None)
@@ -235,6 +250,7 @@ class Opening:
             claim.registered,
             places,
             lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
+            lambda names: self.lake.find_all(names, self.threads),
         )
 
     def _checkpoint(self, epoch: int) -> Path:

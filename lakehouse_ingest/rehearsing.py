@@ -27,7 +27,7 @@ from lakehouse_ingest.records import SOURCE, Offsets, Receipt
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import refuse_unread
-from lakehouse_ingest.stream import Stream
+from lakehouse_ingest.stream import Next, Stream
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
 from lakehouse_ingest.tables import REGISTERED, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
 from lakehouse_ingest.writers.iceberg import tasks_for
@@ -88,8 +88,7 @@ class RehearsedStreet(Street):
     def _publish(self, staged: Staged) -> Receipt:
         return Receipt(staged.landing.place.table, rows=staged.rows)
 
-    def _tell(self, number: int, landed: Landed) -> None:
-        del number
+    def _tell(self, landed: Landed) -> None:
         seen = self.seen
         seen.offsets += len(landed.batch)
         seen.batches += 1
@@ -129,7 +128,7 @@ class RehearsedStream(Stream):
 
     def _stream_through(
         self, street: Street, source: Source, goal: Offsets | None, begun: ExitStack, ending: ExitStack
-    ) -> bool:
+    ) -> Next:
         ends = goal or {}
         self.there = sum(max(0, end - street.start.get(at, end)) for at, end in ends.items())
         try:

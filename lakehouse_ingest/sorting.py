@@ -24,6 +24,8 @@ from lakehouse_ingest.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
 from lakehouse_ingest.transforms import Transform
 
+AT_A_TIME = 64  # tables that are made before they are registered
+
 # Does something for each item, all of them at once; what was made of them, and what went wrong with others.
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], tuple[list[Any], list[BaseException]]]
 
@@ -82,10 +84,8 @@ def sort(
     with spans("read", runs=("read", "route")):
         looked = _counted(routed, batch, traces=traces)
     groups = _groups(routed, stream, tables)
-    found = [(group, tables.at(group.route)) for group in groups]
+    found, planned, failures = _ready(groups, tables, each)
     going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
-    planned, failures = each(lambda one: (*one, _planned(*one)), going)
-    tables.register()
     parts, nowhere, notes = [], [], []
     for group, keeper, plan in planned:
         rows = _shaped(group.rows, keeper, plan, spans, transform)
@@ -124,6 +124,31 @@ def _groups(routed: DataFrame, stream: StreamSettings, tables: StreamTables) -> 
         Group(Route.parse(row[ROUTE]), row["size"], row["seen"], routed.where(F.col(ROUTE) == row[ROUTE]))
         for row in rows
     ]
+
+
+def _ready(
+    groups: Sequence[Group], tables: StreamTables, each: Each
+) -> tuple[list[tuple[Group, TableKeeper | Refusal]], list[tuple[Group, TableKeeper, Planned]], list[BaseException]]:
+    """A table for each group, or why there is none; and what its records are to look like.
+
+    A few tables at a time are made and registered: a start that ends in between leaves these to the next one.
+    """
+    found: list[tuple[Group, TableKeeper | Refusal]] = []
+    planned: list[tuple[Group, TableKeeper, Planned]] = []
+    failures: list[BaseException] = []
+    for at in range(0, len(groups), AT_A_TIME):
+        some = groups[at : at + AT_A_TIME]
+        tables.look_up(group.route for group in some)
+        led = [(group, tables.at(group.route)) for group in some]
+        done, failed = each(
+            lambda one: (*one, _planned(*one)),
+            [(group, keeper) for group, keeper in led if isinstance(keeper, TableKeeper)],
+        )
+        tables.register()
+        found += led
+        planned += done
+        failures += failed
+    return found, planned, failures
 
 
 def _planned(group: Group, keeper: TableKeeper) -> Planned:

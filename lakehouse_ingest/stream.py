@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -21,7 +22,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import conventions, pacing, sources, spark_errors
+from lakehouse_ingest import batch_size, conventions, pacing, sources, spark_errors
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.callback import Callback
 from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
@@ -45,6 +46,14 @@ LOOK_S = 0.1  # how often the stream's thread looks whether to stop
 TOPICS_S = 10.0  # how often it looks whether its topics are still the same, and for more that match the pattern
 BEAT_S = 1.0  # how often it is seen whether Spark's query is alive, where anybody asks for it
 AT_ONCE = 8  # tables that are opened or written at the same time
+
+
+class Next(Enum):
+    """What follows when a query has ended well."""
+
+    END = "nothing more to do"
+    QUERY = "the same start goes on, in larger batches"
+    START = "there are topics or partitions that this start does not read"
 
 
 @dataclass
@@ -145,7 +154,7 @@ class Stream:
             with self.watch.span("sink.connect", self.name):
                 street = self._street(self._connected(), source, identity, threads)
             # With its query it has ended; a service would fill the disk with them.
-            ending.callback(rmtree, street.offset_log.parent, ignore_errors=True)
+            ending.callback(rmtree, street.checkpoint, ignore_errors=True)
             goal = source.ends() if self.drain else None
             span.set(epoch=street.token.epoch, tables=len(street.tables.registered), shape=street.shape)
             self.watch.events.started(
@@ -158,7 +167,7 @@ class Stream:
             )
             self._stands = monotonic()
             try:
-                grown = self._stream_through(street, source, goal, begun, ending)
+                more = self._stream_through(street, source, goal, begun, ending)
             except Exception:
                 # The next start begins behind the batches that are done: their rows of the record would never come.
                 with suppress(LakehouseError, ConnectionError):
@@ -170,7 +179,7 @@ class Stream:
                 self._hint(source, street.record.complete)
             with self.watch.span("sink.close", self.name):
                 threads.shutdown()
-        return grown
+        return more is Next.START
 
     def _begun(self) -> AbstractContextManager[Span]:
         reads = conventions.reading(self.settings.source.kind, self.stream.topics, self.identity)
@@ -248,42 +257,40 @@ class Stream:
 
     def _stream_through(
         self, street: Street, source: Source, goal: Offsets | None, begun: ExitStack, ending: ExitStack
-    ) -> bool:
-        """Returns when there is nothing more to do, or when there are more topics: whether there are."""
+    ) -> Next:
+        """One query after the other, for Spark's size of a batch is a query's; the last one's reason to end."""
+        while (then := self._query_through(street, source, goal, begun, ending)) is Next.QUERY:
+            street.begin_again(self.at, batch_size.after_landing(street.record.size, self.stream.max_records))
+        return then
+
+    def _query_through(
+        self, street: Street, source: Source, goal: Offsets | None, begun: ExitStack, ending: ExitStack
+    ) -> Next:
         failures: list[BaseException] = []
-        more_topics = False
+        then = Next.END
         self._closing.clear()
         with self.watch.span("source.read", self.name):
-            frame = source.stream(self._session, street.start, self.stream.max_records, self.identity)
+            frame = source.stream(self._session, street.start, street.record.size, self.identity)
             if goal is not None and _reached(goal, street.start):
-                return False
+                return Next.END
             batch = Callback(self._session, self._batch(street, source, goal, failures))
             query = (
                 frame.writeStream.foreachBatch(batch)
                 .option("checkpointLocation", str(street.offset_log.parent))
-                .queryName(f"{self.identity} {street.token.epoch}")
+                .queryName(f"{self.identity} {street.token.epoch} {street.queries}")
                 .start()
             )
         begun.close()
-        looked = beaten = monotonic()
         self.at, self.progress, self._hinted = street.start, Progress(query), street.record.complete
         self.watch.tell(self.name, State.RUNNING)
         try:
-            while query.isActive and not (self._has_enough or more_topics or self.stop.wait(LOOK_S)):
-                if goal is not None and _reached(goal, street.record.complete):
-                    break
-                self._catch_up(street)
-                if self.watch.looked_at and monotonic() - beaten >= BEAT_S:
-                    beaten = monotonic()
-                    if self.progress.has_moved():
-                        self.watch.board.moved(self.name)
-                if monotonic() - looked >= TOPICS_S:
-                    more_topics, looked = self._finds_others(street, source) and goal is None, monotonic()
+            then = self._attended(query, self.progress, street, source, goal)
         finally:
             self._closing.set()
             if self.stop.is_set():
                 self.watch.tell(self.name, State.STOPPING)
-            ending.enter_context(self.watch.stop(self.name))
+            if then is not Next.QUERY:
+                ending.enter_context(self.watch.stop(self.name))
             # A batch that is under way ends first.
             with self.watch.span("source.close", self.name), self._gate:
                 _end(query)
@@ -292,7 +299,28 @@ class Stream:
             raise self._explained(failures[0])
         if (error := query.exception()) is not None:
             raise self._explained(error, spark_errors.causes(query))
-        return more_topics
+        return then
+
+    def _attended(
+        self, query: StreamingQuery, progress: Progress, street: Street, source: Source, goal: Offsets | None
+    ) -> Next:
+        """Until it should end, or has ended by itself."""
+        looked = beaten = monotonic()
+        while query.isActive and not (self._has_enough or self.stop.wait(LOOK_S)):
+            if goal is not None and _reached(goal, street.record.complete):
+                break
+            if street.may_grow:
+                return Next.QUERY
+            self._catch_up(street)
+            if self.watch.looked_at and monotonic() - beaten >= BEAT_S:
+                beaten = monotonic()
+                if progress.has_moved():
+                    self.watch.board.moved(self.name)
+            if monotonic() - looked >= TOPICS_S:
+                looked = monotonic()
+                if self._finds_others(street, source) and goal is None:
+                    return Next.START
+        return Next.END
 
     def _ends(self, source: Source) -> Offsets:
         """While the next batch is not due yet, this is what shows that somebody is there."""

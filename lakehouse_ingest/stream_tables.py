@@ -1,6 +1,6 @@
 """The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import NoReturn
@@ -41,6 +41,8 @@ class StreamTables:
     registered: dict[str, Registered]
     opened: Mapping[str, Place]  # our place on those that were there at the start
     changed: Callable[[str, list[str]], None]
+    find_all: Callable[[Collection[str]], Mapping[str, TableState | None]]
+    _looked: dict[str, TableState | None] = field(default_factory=dict)  # of names that are about to be asked for
     _found: dict[Route, TableKeeper] = field(default_factory=dict)
     _refused: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
     _since: float = 0.0  # when these were begun to be kept
@@ -57,16 +59,18 @@ class StreamTables:
                 )
             if "{" not in entry.table:
                 self.at(Route(number))
-        for route in self._earlier_routes():
+        earlier = self._earlier_routes()
+        self.look_up(earlier)
+        for route in earlier:
             self.at(route)
 
+    def look_up(self, routes: Iterable[Route]) -> None:
+        """Ask for the tables of these routes at once, where they are not known yet; `at` is asked for them next."""
+        self._looked = dict(self.find_all({self._name(each) for each in routes if not self._knows(each)}))
+
     def at(self, route: Route) -> TableKeeper | Refusal:
-        if (known := self._found.get(route)) is not None:
-            return known
-        if monotonic() - self._since >= REFUSED_S:
-            self._refused, self._since = {}, monotonic()
-        if (refused := self._refused.get(route)) is not None:
-            return refused
+        if self._knows(route):
+            return self._found.get(route) or self._refused[route]
         found = self._new(route)
         if isinstance(found, TableKeeper):
             self._found[route] = found
@@ -74,6 +78,11 @@ class StreamTables:
         elif len(self._refused) < 2 * self.stream.max_tables:
             self._refused[route] = found
         return found
+
+    def _knows(self, route: Route) -> bool:
+        if monotonic() - self._since >= REFUSED_S:
+            self._refused, self._since = {}, monotonic()
+        return route in self._found or route in self._refused
 
     @property
     def routes(self) -> set[Route]:
@@ -123,7 +132,7 @@ class StreamTables:
 
     def _new(self, route: Route) -> TableKeeper | Refusal:
         name = self._name(route)
-        state = self.lake.find(name)
+        state = self._looked.pop(name) if name in self._looked else self.lake.find(name)
         if self._is_anothers(name, route, state):
             apart = _apart(name, route)
             state = self.lake.find(apart)

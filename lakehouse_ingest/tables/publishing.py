@@ -29,6 +29,7 @@ from lakehouse_ingest.tables.explaining import LostRace, explained, superseded
 from lakehouse_ingest.tables.places import EPOCH, Place, branch_of, branches, direct_epoch, newest_epoch, place_on
 
 TOKEN = f"{PREFIX}token"
+OPENINGS = 4  # times that a table is opened before all of them are opened again by a new start
 STAGES_UNSEEN = "write.wap.enabled"  # a table's property: without it Spark would write to main
 
 
@@ -147,12 +148,8 @@ class OnBranch(Publication):
         if direct_epoch(before, self.pipeline) > max(branches(before, self.pipeline), default=0):
             # Who stood there last publishes directly: to drop branches would not shut it out.
             before = self.fenced(table, epoch, {}, claiming=claiming)
-        older = branches(before, self.pipeline)
-        stale = [ref for number, ref in older.items() if number < epoch]  # never the branch of a newer start
-        taken = max(older, default=0) >= epoch
         with explained():
-            branch = branch_of(self.pipeline, epoch)
-            state = before if taken else catalog.open_branch(self.lake, table, branch, stale)
+            state = self._branched(before, epoch, claiming=claiming)
             # Another start may have come in between: the higher epoch stays, the lower one goes.
             now = branches(state, self.pipeline)
             if (newest := max(now)) > epoch:
@@ -160,6 +157,25 @@ class OnBranch(Publication):
             if lower := [ref for number, ref in now.items() if number < epoch]:
                 state = catalog.drop_branches(self.lake, table, lower)
         return state
+
+    def _branched(self, before: TableState, epoch: int, *, claiming: bool) -> TableState:
+        """The table with our branch on it.
+
+        To claim is to make the branch, so a lost answer leaves open who has the epoch. Once the epoch is ours, a branch
+        of it is ours as well, whoever's answer was lost: then it is looked again, for this table alone.
+        """
+        for last in catalog.patiently(1 if claiming else OPENINGS):
+            older = branches(before, self.pipeline)
+            if max(older, default=0) >= epoch:
+                return before
+            stale = [ref for number, ref in older.items() if number < epoch]  # never the branch of a newer start
+            try:
+                return catalog.open_branch(self.lake, before.name, branch_of(self.pipeline, epoch), stale)
+            except (catalog.Conflict, catalog.OutcomeUnknown, catalog.Unreachable):
+                if last:
+                    raise
+                before = self.load(before.name)
+        raise AssertionError
 
     def target(self, place: Place, token: Token) -> Target:  # noqa: ARG002 - the branch is the start's own
         # Only this spelling of the target does: the option `branch` would write to main.

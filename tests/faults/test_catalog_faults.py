@@ -5,6 +5,7 @@ what became of it, or changes a table meanwhile, goes past it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -192,6 +193,29 @@ def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> N
     with pytest.raises(TryAgain, match="loading table"):
         alone.lake.find(alone.table)
     assert lasting.is_over
+
+
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
+def test_one_lost_answer_among_many_openings_is_asked_for_again(bench: Bench, proxy: Faulty, when: When) -> None:
+    """For its own table: with hundreds of them a start that began anew for each lost answer would never end."""
+    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+    names = [f"{alone.namespace}.t{number}" for number in range(len(FAULTS))]
+    for name in names:
+        alone.lake.create(TableSpec(name, (Column("n", "long"),)))
+    for begun in ("upon an empty table", "upon the branch of the start before"):
+        epoch, _ = alone.lake.claim(alone.table, ())
+        lost = [
+            proxy.fail(**fault, path=f"{name.rpartition('.')[2]}$", body='"ref-name":"ingest_', when=when)
+            for name, fault in zip(names, FAULTS.values(), strict=True)
+        ]
+        with ThreadPoolExecutor(4) as threads:
+            places = alone.lake.open_all(names, epoch, threads)
+        assert all(each.is_over for each in lost), begun
+        assert {place.epoch for place in places.values()} == {epoch}, begun
+        for name in names:
+            refs = bench.table(name).metadata.refs
+            assert {ref for ref in refs if ref != "main"} == {places[name].branch}, begun
 
 
 @pytest.mark.usefixtures("_healed")

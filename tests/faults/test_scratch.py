@@ -88,7 +88,7 @@ class Scene:
 
     def offsets(self) -> Path:
         """Spark's entry of the last batch."""
-        return max((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda entry: int(entry.name))
+        return max(self.checkpoint.glob("*/offsets/[0-9]*"), key=lambda entry: int(entry.name))
 
 
 @pytest.fixture(scope="module")

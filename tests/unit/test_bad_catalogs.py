@@ -251,4 +251,5 @@ def tables(lake: Lake, template: str) -> StreamTables:
         {},
         {},
         lambda _table, _changes: None,
+        lambda names: {name: lake.find(name) for name in names},
     )

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,11 +15,11 @@ from lakehouse_ingest.records import Range, Token
 from lakehouse_ingest.tables import Lake, Place
 
 AT = ("t", 0)
-TOKEN = Token("plant", 1, 1, 0)
+START = Token("plant", 1, 1, -1)
 
 
 def written(counts: Mapping[str, int]) -> list[str]:
-    """The kinds of the rows that are in the record after one batch of ten offsets, an hour before the next writing."""
+    """The kinds of rows that a second batch of ten offsets puts into the record, an hour before the next writing."""
     rows: list[str] = []
 
     def append(place: Place, new: list[dict[str, Any]], *_: object) -> Place:
@@ -27,13 +28,16 @@ def written(counts: Mapping[str, int]) -> list[str]:
 
     place = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
     lake = cast("Lake", SimpleNamespace(append=append))
-    mark = Mark(TOKEN, SourceIdentity(), {AT: 0}, {AT: 0}, {AT: 0})
-    record = BatchRecord(lake, place, mark, "{}", 3600.0, lambda each: each, {})
-    record.started(TOKEN)
-    rows.clear()
+    mark = Mark(START, SourceIdentity(), {AT: 0}, {AT: 0}, {AT: 0})
+    record = BatchRecord(lake, place, mark, "{}", 3600.0, lambda each: each, {}, 1_000)
+    record.started(START)
     now = dt.datetime.now(dt.UTC)
-    record.add(Landed(TOKEN, Range({AT: 0}, {AT: 10}), now, Tally({AT: dict(counts)}), {}, []))
-    assert record.complete == {AT: 10}
+    rows.clear()
+    record.add(Landed(replace(START, batch=0), Range({AT: 0}, {AT: 5}), now, Tally({AT: {LANDED: 5}}), {}, []))
+    assert rows == ["batch"], "the next start would not know that this one has landed anything"
+    rows.clear()
+    record.add(Landed(replace(START, batch=1), Range({AT: 5}, {AT: 15}), now, Tally({AT: dict(counts)}), {}, []))
+    assert record.complete == {AT: 15}
     return rows
 
 

@@ -73,6 +73,7 @@ GROUND: dict[str, set[str]] = {
     "callback": {"session"},
     "demo": set(),
     "offset_log": set(),
+    "batch_size": {"ledger", "tables"},
     "promoting": {"columns"},
     "scratch": set(),
     "standing": {"ledger", "tables"},

@@ -45,6 +45,7 @@ def fed_from(**lake: Any) -> StreamTables:
         {"iot.before": Registered("u")},
         {},
         lambda _table, _changes: None,
+        lambda names: {name: lake["find"](name) for name in names},
     )
 
 

@@ -1,0 +1,59 @@
+"""How large the first batch of a start is, by what the start before it has left."""
+
+import pytest
+
+from lakehouse_ingest import batch_size, ledger
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.tables import Place
+
+MOST = 1_000_000
+
+
+def left(size: str | None, *, batch: int) -> Place:
+    """The batch record after a start whose last commit was that of this batch; -1: it landed none."""
+    carried = {} if size is None else {f"{ledger.SIZE}plant": size}
+    mark = Mark(Token("plant", 1, 3, batch), SourceIdentity(), {}, {}, {})
+    return Place("ns.batches", "ingest_plant_4", 1, mark, carried, known=True)
+
+
+class TestFirstStart:
+    def test_takes_all_that_a_batch_may_take(self) -> None:
+        nobody = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
+        assert batch_size.of_start(nobody, "plant", 5_000_000, MOST) == MOST
+
+
+class TestStartAfterOneThatLandedNothing:
+    @pytest.mark.parametrize(
+        ("size", "waiting", "expected"),
+        [("1000000", 5_000_000, 250_000), ("1000000", 24_000, 6_000), ("4", 24_000, 1), ("1", 24_000, 1)],
+    )
+    def test_takes_a_quarter_of_what_that_one_took(self, size: str, waiting: int, expected: int) -> None:
+        assert batch_size.of_start(left(size, batch=-1), "plant", waiting, MOST) == expected
+
+    def test_takes_all_where_nothing_waits(self) -> None:
+        """A pipeline without traffic is started and stopped, and nothing was wrong with any of its starts."""
+        assert batch_size.of_start(left("4000", batch=-1), "plant", 0, MOST) == MOST
+
+    @pytest.mark.parametrize("size", [None, "", "many", "-3"])
+    def test_does_not_trust_what_it_can_not_read(self, size: str | None) -> None:
+        assert batch_size.of_start(left(size, batch=-1), "plant", 5_000_000, MOST) == MOST // batch_size.STEP
+
+    def test_comes_down_to_single_records_and_back_again(self) -> None:
+        size, sizes = MOST, list[int]()
+        for _ in range(12):
+            size = batch_size.of_start(left(str(size), batch=-1), "plant", 5_000_000, MOST)
+        assert size == 1
+        while size < MOST:
+            size = batch_size.after_landing(size, MOST)
+            sizes.append(size)
+        assert sizes[-1] == MOST
+        assert len(sizes) == 10
+
+
+class TestStartAfterALanding:
+    def test_begins_with_the_size_that_landed(self) -> None:
+        assert batch_size.of_start(left("64", batch=0), "plant", 24_000, MOST) == 64
+
+    def test_respects_a_smaller_setting(self) -> None:
+        assert batch_size.of_start(left("1000000", batch=7), "plant", 24_000, 500) == 500
