@@ -54,7 +54,8 @@ faults: install
 	LAKEHOUSE_TEST_KILLS=$(or $(KILLS),200) LAKEHOUSE_TEST_REPORT=build/faults.json \
 		$(BIN)/python -m pytest -s tests/faults/test_kill.py tests/faults/test_kill_main_only.py \
 		tests/faults/test_catalog_faults.py tests/faults/test_lost_and_late.py tests/faults/test_store_faults.py \
-		tests/faults/test_broker.py tests/faults/test_company.py tests/faults/test_scratch.py
+		tests/faults/test_broker.py tests/faults/test_company.py tests/faults/test_scratch.py \
+		tests/faults/test_progress.py
 
 # A report of it in build/soak.json.
 soak: install

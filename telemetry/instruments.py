@@ -85,6 +85,7 @@ REASONS = (
     "name_taken",
 )
 WARNINGS = (
+    "batches_reduced",
     "group_offsets_not_published",
     "many_files",
     "metadata_not_measured",

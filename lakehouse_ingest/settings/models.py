@@ -410,7 +410,10 @@ class StreamSettings(Model):
     )
     idle: Seconds = Field(default=0.0, description="land sooner when nothing new has come for so long; 0s: never")
     max_records: int = Field(
-        default=1_000_000, gt=0, description="land as soon as so many wait; never more in one batch"
+        default=1_000_000,
+        gt=0,
+        description="land as soon as so many wait; never more in one batch. After a start that ended before a batch had"
+        " landed the first one is a quarter of that one, and each landing lets the next be four times as large",
     )
     tables: tuple[TableSettings, ...] = Field(
         (TableSettings(),), min_length=1, description="tried in order; a record that none takes is a dead letter"
