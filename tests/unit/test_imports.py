@@ -75,6 +75,7 @@ GROUND: dict[str, set[str]] = {
     "offset_log": set(),
     "promoting": {"columns"},
     "scratch": set(),
+    "replicas": {"embedded", "ledger"},
     "standing": {"ledger", "tables"},
 }
 # Each may import all of these, and of one another those that stand before it.
