@@ -70,7 +70,7 @@ class Opening:
         routing.check(self.stream, self.spark)
         claim = self._claim(self._prepared())
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
-        now = SourceNow(self.identity, *self.source.bounds())
+        now = SourceNow(self.identity, *self.source.bounds(), self.source.ends())
         refuse_unkept(self.settings.source, now.high)
         everywhere = [*claim.places.values()]
         self.lake.begin_within(generation := newest_generation((claim.record, *everywhere)))
@@ -207,7 +207,7 @@ class Opening:
         low, high = now.unknown(done, settings.partitions)
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
         later = bool(done and self.stream.topic_pattern and settings.start == "latest")
-        new = low if later else beginning(settings, low, high, self.source.since, done)
+        new = low if later else beginning(settings, low, high, self.source.since, done, now.ends)
         apart = shares.stated(self._pipeline, record, settings)
         start = starting.begin(record, tables, now, new, heads, apart)
         shared = [place for name, place in places.items() if name != self._dead]
