@@ -12,7 +12,7 @@ from shutil import rmtree
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import dead_letters, formats, ledger, routing, shares, spark_errors, starting
+from lakehouse_ingest import dead_letters, formats, ledger, replicas, routing, shares, spark_errors, starting
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import SettingsRefused
@@ -58,6 +58,7 @@ class Opening:
     scratch: Path
     threads: ThreadPoolExecutor
     accept_changes: bool
+    noted_as: replicas.Process | None  # for later starts to know us by; a start that ends by itself is none to wait for
     tidy: Callable[[Place], Place]  # expires old snapshots when they are many
 
     def street(
@@ -170,6 +171,8 @@ class Opening:
         own = {self._dead, *self._events}
         epoch, record_place = self.lake.claim(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
+        if self.noted_as:
+            self.lake.tell(self._record, replicas.noted(self._pipeline, epoch, self.noted_as))
         registered = self.lake.registered(self._record) or known
         places = self.lake.open_all([*{*own, *registered}], epoch, self.threads)
         reached(FailPoint.OPENED)

@@ -10,6 +10,7 @@ where its process still lives on this host, or where it is another host's and th
 """
 
 import json
+import os
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from time import time
 
 from lakehouse_ingest.embedded.claim import alive
 from lakehouse_ingest.ledger import PREFIX, Head, Mark
+from lakehouse_ingest.tables import Lake
 
 RECENT_S = 600.0  # what lies longer ago tells of another day
 FIRST = 2  # so many starts without a batch are an ordinary restart, or the overlap of a deployment
@@ -35,8 +37,12 @@ def unproductive(epoch: int, heads: Mapping[str, Head], marks: Iterable[Mark]) -
     say which that was. A mark of batch 0 is of a batch that other tables may miss, so it counts in neither.
     Starts that had nothing to read count as well; so do those that were begun again because something was away.
     """
+    return max(0, epoch - _last_landing(heads, marks) - 1)
+
+
+def _last_landing(heads: Mapping[str, Head], marks: Iterable[Mark]) -> int:
     landed = [*(last for last, _ in heads.values()), *(mark.token.epoch for mark in marks if mark.token.batch > 0)]
-    return max(0, epoch - max(landed, default=0) - 1)
+    return max(landed, default=0)
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,10 @@ class Start:
     epoch: int
     at: float  # seconds since 1970
     process: Process
+
+
+def this_process() -> Process:
+    return of_this_host(os.getpid())
 
 
 def of_this_host(pid: int) -> Process:
@@ -112,3 +122,34 @@ def _is_replica(recent: Sequence[Start], me: Process) -> bool:
     if last.host == me.host:
         return last != me and last.is_alive
     return any(process.host == me.host for process in before)
+
+
+# -- before a start claims ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Replicas that replace each other: what to say, and how long to wait."""
+
+    last: Process
+    wait_s: float
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"another replica of this pipeline runs on {self.last.host} (process {self.last.pid}), and the last starts"
+            " replaced each other before any of them had landed a batch; this one waits"
+            f" {self.wait_s:.0f} s, so that the other can land. Run one replica: in Kubernetes `replicas: 1` and"
+            " `strategy: Recreate`"
+        )
+
+
+def contest(lake: Lake, record: str, pipeline: str, me: Process) -> Contest | None:
+    """None where a start may claim at once."""
+    state = lake.find(record)
+    past, now = starts(pipeline, state.properties if state else {}), time()
+    if state is None or not wait_s(past, 0, me, now):
+        return None  # whatever has landed: as a rule nothing more need be asked
+    mark = lake.seen(state).mark
+    seconds = wait_s(past, _last_landing(lake.heads(record), [mark] if mark else []), me, now)
+    return Contest(past[-1].process, seconds) if seconds else None

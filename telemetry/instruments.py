@@ -88,6 +88,7 @@ WARNINGS = (
     "group_offsets_not_published",
     "many_files",
     "metadata_not_measured",
+    "replicas_take_turns",
     "settings_changed",
     "settings_not_read_again",
     "snapshots_not_expired",

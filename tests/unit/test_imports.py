@@ -75,7 +75,7 @@ GROUND: dict[str, set[str]] = {
     "offset_log": set(),
     "promoting": {"columns"},
     "scratch": set(),
-    "replicas": {"embedded", "ledger"},
+    "replicas": {"embedded", "ledger", "tables"},
     "open_transactions": set(),
     "standing": {"ledger", "open_transactions", "tables"},
 }
