@@ -86,6 +86,11 @@ def highest(maps: Iterable[Offsets]) -> dict[tuple[str, int], int]:
     return found
 
 
+def no_further(offsets: Offsets, ends: Offsets) -> dict[tuple[str, int], int]:
+    """These offsets, but none that lies behind its end."""
+    return {at: min(offset, ends.get(at, offset)) for at, offset in offsets.items()}
+
+
 # -- in a snapshot's summary ------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
-"""What is found out from time to time beside the batches, while anybody asks: how far behind, at what cost.
+"""What is found out from time to time beside the batches: how far behind, at what cost, and what holds records back.
 
-In a thread of its own: a broker that is slow to answer keeps no stream waiting.
+In a thread of its own: a broker that is slow to answer keeps no stream waiting. Where nobody asks for figures it looks
+seldom, for nothing but transactions that hang: only the log tells of these.
 """
 
 import json
@@ -21,11 +22,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lakehouse_ingest import sources
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.open_transactions import OpenTransactions, uncommitted
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.sources import Source
 
 LOOK_S = 5.0
+SELDOM_S = 60.0  # where nobody asks
 FIRST_S = 0.5  # until all streams have begun
 SAMPLES = 64  # of the ends that were seen; the older, the fewer
 
@@ -183,30 +186,40 @@ class Looks:
     settings: SourceSettings
     streams: Sequence[Looked]
     jvm: int | None
+    clock: Callable[[], float] = monotonic
     _behind: dict[str, Behind] = field(default_factory=dict)
+    _open: dict[str, OpenTransactions] = field(default_factory=dict)
     _sources: dict[str, tuple[Sequence[str], Source]] = field(default_factory=dict)  # of our own, by stream
 
     def __post_init__(self) -> None:
         self._processes = Processes(self.jvm)
 
     def look(self) -> None:
-        self._processes.look(self.watch)
+        if self.watch.looked_at:
+            self._processes.look(self.watch)
         for stream in self.streams:
             if stream.at:
-                if progress := stream.progress:
+                if (progress := stream.progress) and self.watch.looked_at:
                     progress.look(self.watch, stream.name)
-                self._lag(stream)
+                self._offsets(stream)
 
-    def _lag(self, stream: Looked) -> None:
+    def _offsets(self, stream: Looked) -> None:
         behind = self._behind.setdefault(stream.name, Behind())
         landed = stream.at  # before the ends: what lands meanwhile is not behind
         for (topic, number), offset in landed.items():
             self.watch.gauge("lakehouse.offset", offset, stream=stream.name, topic=topic, partition=number)
         moment = time()
         try:
-            ends = self._source(stream).ends()
+            source = self._source(stream)
+            _, high = source.bounds()  # before the ends: what is written meanwhile waits for no transaction
+            ends = source.ends()
         except LakehouseError:
             return  # how far behind is not known while the broker is away; that it is, the stream finds
+        self.watch.uncommitted(stream.name, uncommitted(ends, high))
+        for found in self._open.setdefault(stream.name, OpenTransactions()).see(self.clock(), ends, high):
+            said = {"topic": found.topic, "partition": found.partition, "offset": found.stable}
+            sentence = found.sentence(self.settings.brokers)
+            self.watch.events.warned("transaction_hangs", stream=stream.name, **said, error=sentence)
         behind.see(moment, ends)
         self.watch.lag(stream.name, behind.lag(landed), behind.seconds(time(), landed, stream.newest))
 
@@ -221,10 +234,7 @@ class Looks:
 
 @contextmanager
 def looking(looks: Looks) -> Iterator[None]:
-    """While the block runs; nothing where nobody asks."""
-    if not looks.watch.looked_at:
-        yield
-        return
+    """While the block runs."""
     end = Event()
     thread = Thread(target=_until, args=(end, looks), name="looks", daemon=True)
     thread.start()
@@ -236,8 +246,14 @@ def looking(looks: Looks) -> Iterator[None]:
 
 
 def _until(end: Event, looks: Looks) -> None:
-    while not end.wait(LOOK_S if all(stream.at for stream in looks.streams) else FIRST_S):
+    while not end.wait(_pause(looks)):
         _safely(looks.look, looks.watch)
+
+
+def _pause(looks: Looks) -> float:
+    if not looks.watch.looked_at:
+        return SELDOM_S
+    return LOOK_S if all(stream.at for stream in looks.streams) else FIRST_S
 
 
 def _safely(look: Callable[[], None], watch: Watch) -> None:

@@ -42,7 +42,7 @@ class Watch:
         self.log = Told(structlog.get_logger("pipeline"), self._heard)
         self.events = telemetry.Events(self.log, sink, pipeline)
         self.board = Board()
-        self._waiting: dict[str, Mapping[tuple[str, int], int]] = {}  # by stream, as it was told last
+        self._counted: dict[tuple[str, str], Mapping[tuple[str, int], int]] = {}  # by instrument and stream, last
         self.history = History(shown=telemetry.masked_text)
         self._sink = sink
         self._pipeline = pipeline
@@ -170,14 +170,20 @@ class Watch:
             self.history.dead(stream, samples)
 
     def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
-        # A gauge stays as it was set last, and of what is read no more nothing waits.
-        gone = dict.fromkeys(self._waiting.get(stream, {}).keys() - lag.keys(), 0)
-        self._waiting[stream] = lag
-        for (topic, number), records in {**gone, **lag}.items():
-            self.gauge("lakehouse.lag", records, stream=stream, topic=topic, partition=number)
+        self._of_partitions("lakehouse.lag", stream, lag)
         self.gauge("lakehouse.lag.time", seconds, stream=stream)
         if self._served:
             self.history.lag(stream, sum(lag.values()), seconds)
+
+    def uncommitted(self, stream: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        self._of_partitions("lakehouse.uncommitted", stream, offsets)
+
+    def _of_partitions(self, instrument: str, stream: str, counts: Mapping[tuple[str, int], int]) -> None:
+        # A gauge stays as it was set last, and of what is read no more nothing waits.
+        gone = dict.fromkeys(self._counted.get((instrument, stream), {}).keys() - counts.keys(), 0)
+        self._counted[instrument, stream] = counts
+        for (topic, number), records in {**gone, **counts}.items():
+            self.gauge(instrument, records, stream=stream, topic=topic, partition=number)
 
     def _heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
         if self._served:

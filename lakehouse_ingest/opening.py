@@ -12,7 +12,17 @@ from shutil import rmtree
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import batch_size, dead_letters, formats, ledger, routing, shares, spark_errors, starting
+from lakehouse_ingest import (
+    batch_size,
+    dead_letters,
+    formats,
+    ledger,
+    replicas,
+    routing,
+    shares,
+    spark_errors,
+    starting,
+)
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.batch_record import BatchRecord, record_spec
 from lakehouse_ingest.errors import SettingsRefused
@@ -63,6 +73,7 @@ class Opening:
     scratch: Path
     threads: ThreadPoolExecutor
     accept_changes: bool
+    noted_as: replicas.Process | None  # for later starts to know us by; a start that ends by itself is none to wait for
     tidy: Callable[[Place], Place]  # expires old snapshots when they are many
 
     def street(
@@ -75,7 +86,7 @@ class Opening:
         routing.check(self.stream, self.spark)
         claim = self._claim(self._prepared())
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
-        now = SourceNow(self.identity, *self.source.bounds())
+        now = SourceNow(self.identity, *self.source.bounds(), self.source.ends())
         refuse_unkept(self.settings.source, now.high)
         everywhere = [*claim.places.values()]
         self.lake.begin_within(generation := newest_generation((claim.record, *everywhere)))
@@ -91,7 +102,7 @@ class Opening:
         meant = starting.meaning(self.settings, self.stream)
         mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
         every = self.settings.ledger.batch_every
-        size = self._size(record_place, sum(max(0, end - start.get(at, end)) for at, end in now.high.items()))
+        size = self._size(record_place, sum(max(0, end - start.get(at, end)) for at, end in now.ends.items()))
         text = starting.as_text(meant)
         record = BatchRecord(self.lake, record_place, mark, text, every, self.tidy, claim.heads, size)
         tables = self._tables(claim, places)
@@ -177,6 +188,8 @@ class Opening:
         own = {self._dead, *self._events}
         epoch, record_place = self.lake.claim(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
+        if self.noted_as:
+            self.lake.tell(self._record, replicas.noted(self._pipeline, epoch, self.noted_as))
         registered = self.lake.registered(self._record) or known
         places = self.lake.open_all([*{*own, *registered}], epoch, self.threads)
         reached(FailPoint.OPENED)
@@ -214,7 +227,7 @@ class Opening:
         low, high = now.unknown(done, settings.partitions)
         # A topic that has come since the pipeline began is read from its first record, like a new partition.
         later = bool(done and self.stream.topic_pattern and settings.start == "latest")
-        new = low if later else beginning(settings, low, high, self.source.since, done)
+        new = low if later else beginning(settings, low, high, self.source.since, done, now.ends)
         apart = shares.stated(self._pipeline, record, settings)
         start = starting.begin(record, tables, now, new, heads, apart)
         shared = [place for name, place in places.items() if name != self._dead]

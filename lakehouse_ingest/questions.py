@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SourceChanged, TableChanged
-from lakehouse_ingest.ledger import Head, SourceIdentity, begun_again, highest, is_same_topic
+from lakehouse_ingest.ledger import Head, SourceIdentity, begun_again, highest, is_same_topic, no_further
 from lakehouse_ingest.records import Choice, Offsets
 from lakehouse_ingest.tables import Place, Registered
 
@@ -45,7 +45,8 @@ class SourceNow:
 
     identity: SourceIdentity
     low: Offsets
-    high: Offsets
+    high: Offsets  # the next offset to be written: below it a log must not go back
+    ends: Offsets = field(default_factory=dict)  # how far a reader gets: less, while a transaction is open
 
     def unknown(self, done: Offsets, apart: Collection[str] = ()) -> tuple[Offsets, Offsets]:
         """The bounds of the topics that no table holds; of those whose partitions are stated, of such partitions."""
@@ -60,7 +61,8 @@ class SourceNow:
 
     def latest(self, topics: Mapping[str, str], cluster: str | None = None) -> Answer:
         said = "go on with what comes from now on; what it holds now is not read"
-        return Answer(said, _of(self.high, topics), frozenset(topics), topics, cluster)
+        offsets = no_further(_of(self.high, topics), self.ends)
+        return Answer(said, offsets, frozenset(topics), topics, cluster)
 
 
 # -- of the source ----------------------------------------------------------------------------------------

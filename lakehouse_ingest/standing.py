@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_ingest import ledger
+from lakehouse_ingest.open_transactions import uncommitted
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.tables import Lake, TableState, newest_generation
 
@@ -20,6 +21,7 @@ class PartitionStanding:
     landed: int  # all below this offset has its place
     end: int | None  # the topic's; None when the broker does not answer
     lag: int | None
+    uncommitted: int | None  # offsets behind `end`, which wait for the end of a transaction that is open
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,10 @@ class StreamStanding:
         return sum(lags) if lags else None
 
 
-def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, every: float) -> StreamStanding | None:
-    """None where this stream has never been."""
+def standing(
+    lake: Lake, identity: str, record_name: str, ends: Offsets | None, high: Offsets, every: float
+) -> StreamStanding | None:
+    """None where this stream has never been. `ends`: how far a reader gets; `high`: how far records are written."""
     record = lake.find(record_name)
     if record is None:
         return None
@@ -74,7 +78,7 @@ def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, 
     return StreamStanding(
         identity,
         max(mark.token.epoch for mark in marks),
-        [_partition(at, offset, ends) for at, offset in sorted(done.items())],
+        [_partition(at, offset, ends, high) for at, offset in sorted(done.items())],
         [_table(state) for state in sorted(found, key=lambda state: state.name)],
         _last_batch(lake, record, identity, RECENT + dt.timedelta(seconds=every)),
         # Of those without an id somebody has said that they are to be taken as they are.
@@ -82,9 +86,11 @@ def standing(lake: Lake, identity: str, record_name: str, ends: Offsets | None, 
     )
 
 
-def _partition(at: tuple[str, int], landed: int, ends: Offsets | None) -> PartitionStanding:
+def _partition(at: tuple[str, int], landed: int, ends: Offsets | None, high: Offsets) -> PartitionStanding:
     end = ends.get(at) if ends is not None else None
-    return PartitionStanding(*at, landed, end, max(0, end - landed) if end is not None else None)
+    if end is None:
+        return PartitionStanding(*at, landed, None, None, None)
+    return PartitionStanding(*at, landed, end, max(0, end - landed), uncommitted({at: end}, high)[at])
 
 
 def _table(state: TableState) -> TableStanding:

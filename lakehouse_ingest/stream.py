@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import batch_size, conventions, pacing, sources, spark_errors
+from lakehouse_ingest import batch_size, conventions, pacing, replicas, sources, spark_errors
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.callback import Callback
 from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
@@ -75,6 +75,7 @@ class Stream:
     landed: int = 0  # batches
     at: Offsets = field(default_factory=dict)  # all below has landed; empty before the first start
     newest: float | None = None  # the broker's time of the newest record that has landed here
+    process: replicas.Process = field(default_factory=replicas.this_process)
     progress: Progress | None = None
     _gate: Lock = field(default_factory=Lock)
     _closing: Event = field(default_factory=Event)
@@ -151,6 +152,8 @@ class Stream:
             )
             with self.watch.span("source.connect", self.name):
                 identity = source.identity()
+            if not self._lets_others_land(self._connected()):
+                return False
             with self.watch.span("sink.connect", self.name):
                 street = self._street(self._connected(), source, identity, threads)
             # With its query it has ended; a service would fill the disk with them.
@@ -196,6 +199,20 @@ class Stream:
         )
         return self._lake
 
+    def _lets_others_land(self, lake: Lake) -> bool:
+        """Waits where replicas replace each other; False: it is to stop instead."""
+        if self.drain or lake.has_claimed:
+            return True
+        record = f"{self.settings.catalog.namespace}.{self.settings.ledger.batch_table}"
+        contest = replicas.contest(lake, record, self.identity, self.process)
+        if contest is None:
+            return True
+        self.watch.events.warned("replicas_take_turns", stream=self.name, wait_s=contest.wait_s, error=contest.sentence)
+        self.watch.board.tell(self.name, State.WAITING, contest.sentence)
+        stopped = self.stop.wait(contest.wait_s)
+        self.watch.tell(self.name, State.STARTING)
+        return not stopped
+
     def _source(self) -> Source | None:
         """The topics as they are now, one of which a pattern waits for. None: it ends before there is one."""
         kind, pattern = sources.chosen(self.settings.source), self.stream.topic_pattern
@@ -224,6 +241,7 @@ class Stream:
             self.scratch,
             threads,
             self.accept_changes,
+            None if self.drain or lake.has_claimed else self.process,
             lambda place: self._expired(lake, place),
         )
         still_the_same = partial(_refuse_others, source, identity)

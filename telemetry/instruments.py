@@ -89,11 +89,13 @@ WARNINGS = (
     "group_offsets_not_published",
     "many_files",
     "metadata_not_measured",
+    "replicas_take_turns",
     "settings_changed",
     "settings_not_read_again",
     "snapshots_not_expired",
     "spark",
     "tables_passed_over",
+    "transaction_hangs",
     "variable_not_read",
 )
 STAGES = ("plan", "write", "record")
@@ -172,6 +174,14 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "s",
         STREAM,
         "For how long the oldest record that has not landed has been waiting, at most",
+    ),
+    Instrument(
+        "lakehouse.uncommitted",
+        "gauge",
+        "{record}",
+        PARTITION,
+        "Offsets from the last stable one to the high watermark: they wait for the end of a transaction that is open,"
+        " and are no part of the lag; 0 with `read_uncommitted`",
     ),
     Instrument("lakehouse.offset", "gauge", "{record}", PARTITION, "The next offset to land: all below it is done"),
     # -- tables -------------------------------------------------------------------------------------------

@@ -207,6 +207,12 @@ LATENCY = [
     lines("The oldest record that waits, for", "s", each(WAIT_S), says="At most"),
     lines("Records that wait", "short", each(WAIT, "{{lakehouse_topic}}/{{lakehouse_partition}}")),
     lines(
+        "Offsets that wait for a transaction",
+        "short",
+        each("lakehouse_uncommitted{@}", "{{lakehouse_topic}}/{{lakehouse_partition}}"),
+        says="One that is open; no part of the lag. Where it stays, kafka-transactions.sh find-hanging",
+    ),
+    lines(
         "Offsets a second",
         "short",
         total("lakehouse_topic", rate("lakehouse_offset{@}")),

@@ -201,7 +201,9 @@ def _begin(settings: Settings, stood: Stood, origin: Origin) -> None:
             f"the origin goes on at {named[at]} of topic {at[0]} partition {at[1]}, which ends at {high[at]}: it is of"
             " another cluster, or the topic was made anew"
         )
-    first = beginning(settings.source, low, high, stood.source.since) if set(high) - set(named) else {}
+    first: Offsets = {}
+    if set(high) - set(named):
+        first = beginning(settings.source, low, high, stood.source.since, ends=stood.source.ends())
     stood.offsets = {at: max(named[at], low[at]) if at in named else first[at] for at in sorted(high)}
     stood.origin = origin
 

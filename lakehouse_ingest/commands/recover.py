@@ -98,7 +98,7 @@ def _looked(settings: Settings, stream: StreamSettings, uri: str) -> Stood:
     stood.places = [lake.seen(state) for state in (record, *there)]
     first, *others = [place.within(stood.generation) for place in stood.places]
     source = sources.of_stream(settings.source, stream)
-    now = SourceNow(source.identity(), *source.bounds())
+    now = SourceNow(source.identity(), *source.bounds(), source.ends())
     stood.questions = [
         *questions.of_source(first, others, now, stood.heads, shares.stated(identity, first, settings.source)),
         *questions.of_tables(stood.registered, stood.heads, {each.table: each for each in stood.places[1:]}, now),

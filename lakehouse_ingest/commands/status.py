@@ -23,7 +23,7 @@ from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
-from lakehouse_ingest.standing import BatchStanding, StreamStanding, standing
+from lakehouse_ingest.standing import BatchStanding, PartitionStanding, StreamStanding, standing
 from lakehouse_ingest.tables import Lake
 
 WATCH_S = 2.0
@@ -109,13 +109,16 @@ def _found(settings: Settings, stream: StreamSettings, uri: str) -> Found:
     lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
     record = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
     ends: Offsets | None = None
+    high: Offsets = {}
     silent = ""
     try:
-        ends = sources.of_stream(settings.source, stream).ends()
+        source = sources.of_stream(settings.source, stream)
+        _, high = source.bounds()  # before the ends: what is written meanwhile waits for no transaction
+        ends = source.ends()
     except LakehouseError as failure:
         silent = str(failure)
     name = stream.name or stream.topic_pattern or ", ".join(stream.topics)
-    return Found(name, standing(lake, identity, record, ends, settings.ledger.batch_every), silent)
+    return Found(name, standing(lake, identity, record, ends, high, settings.ledger.batch_every), silent)
 
 
 # -- for people -------------------------------------------------------------------------------------------
@@ -146,10 +149,22 @@ def _of_stream(found: Found) -> Iterator[RenderableType]:
     for table in now.tables:
         counts = (_number(table.rows), _number(table.files), _size(table.bytes), _number(table.snapshots))
         tables.add_row(table.name, *counts, _ago(table.last_commit))
-    yield from (offsets, Text(), tables)
+    yield offsets
+    for part in now.partitions:
+        if part.uncommitted:
+            yield Text(_open_transaction(part), style="yellow")
+    yield from (Text(), tables)
     if now.gone:
         said = f"{', '.join(now.gone)}: not there any more; `lakehouse-ingest recover` says what can be done"
         yield Text(said, style="yellow")
+
+
+def _open_transaction(part: PartitionStanding) -> str:
+    return (
+        f"{part.topic} partition {part.partition}: {_number(part.uncommitted)} offsets from {_number(part.end)} on wait"
+        " for the end of a transaction that is open, and are no part of the lag; should that not come,"
+        " `kafka-transactions.sh find-hanging` names its producer, and `abort` ends it"
+    )
 
 
 def _batch_sentence(now: StreamStanding) -> str:

@@ -229,7 +229,8 @@ class SourceSettings(Model):
     start: Start = Field(
         default="earliest",
         description="where a topic begins that no table holds: earliest, latest, a time with its zone, or the offsets"
-        " { topic = { partition = first } }; latest is for topics that are there when the pipeline first starts",
+        " { topic = { partition = first } }; latest is for topics that are there when the pipeline first starts, and a"
+        " transaction that is open then is still read",
     )
     seek: Seek = Field(
         default={},

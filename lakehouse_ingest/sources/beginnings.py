@@ -4,9 +4,12 @@ import datetime as dt
 from collections.abc import Callable, Collection, Mapping
 
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.ledger import no_further
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.settings.values import ANY_TOPIC, Positions
+
+NOWHERE: Offsets = {}
 
 
 def beginning(
@@ -15,18 +18,20 @@ def beginning(
     high: Offsets,
     since: Callable[[dt.datetime], Offsets],
     known: Collection[TopicPartition] = (),
+    ends: Offsets = NOWHERE,
 ) -> Offsets:
     """An offset for each partition of `high`; `low` and `high` are what the source holds of new topics.
 
-    Where the partitions to read are stated, those of a topic that are new; the others are `known`.
+    Where the partitions to read are stated, those of a topic that are new; the others are `known`. `ends`: how far a
+    reader gets. What a transaction holds that is open now is committed later: whoever begins behind it never reads it.
     """
     match settings.start:
         case "earliest":
             start = low
         case "latest":
-            start = high
+            start = no_further(high, ends)
         case dt.datetime() as moment:
-            start = {**high, **(since(moment) if high else {})}
+            start = no_further({**high, **(since(moment) if high else {})}, ends)
         case positions:
             start = {**low, **_within(_chosen(settings, positions, "start", low, known), low, high, "start", 0)}
     # The last record that need not be read comes just before the first one that has to be.

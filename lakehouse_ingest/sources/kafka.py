@@ -97,7 +97,7 @@ class Kafka:
         return self._offsets(EARLIEST, parts), self._offsets(LATEST, parts)
 
     def ends(self) -> Offsets:
-        """How far a reader of our isolation can get: not beyond a transaction that is still open."""
+        """How far a reader of our isolation gets: with `read_committed` to the last stable offset."""
         return self._offsets(LATEST, isolation=getattr(IsolationLevel, self._settings.isolation.upper()))
 
     def since(self, moment: dt.datetime) -> Offsets:

@@ -246,6 +246,11 @@ class Lake:
 
     # -- our place ----------------------------------------------------------------------------------------
 
+    @property
+    def has_claimed(self) -> bool:
+        """Whether a start of this process has: the next one takes over from no other."""
+        return self._taken > 0
+
     def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
         """Take the next epoch: whoever opens the `first` table with it has it, and nobody else.
 

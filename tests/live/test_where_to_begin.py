@@ -16,10 +16,11 @@ from structlog.testing import capture_logs
 
 from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings, SourceSettings
 from lakehouse_ingest.sources.kafka import Kafka
 from tests.services.ingesting import Bench, running
-from tests.services.kafka import create_topic, delete_topic, produce
+from tests.services.kafka import create_topic, delete_topic, open_transaction, produce
 from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live
@@ -69,6 +70,30 @@ def test_a_first_start_begins_where_the_settings_say(
     bench.ingest(bench.settings(filled, source={**source, "start": "earliest", "seek": {filled: {0: 10**6}}}))
     wanted = {(filled, 0): [*range(first, 11)], (filled, 1): [*range(second, 4)]}
     assert seen(bench, f"ns_{filled}", filled) == wanted
+
+
+def test_an_open_transaction_is_read_after_latest(bench: Bench, topic: str) -> None:
+    """As by every consumer that reads what is committed: it begins at the last stable offset. Behind the high watermark
+    nothing could be read until the transaction has ended, and what it holds never."""
+    create_topic(bench.broker, topic)
+    produce(bench.broker, topic, events(range(5)))
+    settings = bench.settings(topic, source={"brokers": bench.broker, "start": "latest"})
+    pipeline = bench.pipeline(settings, drain=False)
+    with open_transaction(bench.broker, topic, events(range(5, 55))) as transaction, capture_logs() as logged:
+        produce(bench.broker, topic, events([55]))
+        with running(pipeline):
+            assert until(lambda: has_looked(pipeline), LANDING_S, 0.05), logged
+            transaction.commit_transaction()
+            assert until(lambda: pipeline.landed > 0, LANDING_S, 0.05), logged
+    assert logged
+    assert [line for line in logged if line["log_level"] != "info"] == []
+    bench.ingest(settings)
+    assert seen(bench, f"ns_{topic}", topic) == {(topic, 0): [*range(5, 56)]}
+
+
+def has_looked(pipeline: Pipeline) -> bool:
+    """Whether its query has asked the broker for records."""
+    return any(stream.progress and stream.progress.has_moved() for stream in pipeline._streams)
 
 
 def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: str) -> None:

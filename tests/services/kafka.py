@@ -1,7 +1,7 @@
 """What tests do with a broker: make a topic, fill it fast, read it back."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -101,6 +101,23 @@ def produce(broker: str, topic: str, records: Iterable[tuple[Any, ...]], config:
     if left:
         raise TimeoutError(f"{left} records were not acknowledged within {PATIENCE:.0f} seconds")
     return acknowledged
+
+
+@contextmanager
+def open_transaction(broker: str, topic: str, records: Iterable[tuple[Any, ...]]) -> Iterator[Producer]:
+    """One that holds these records, which are in the log; what is neither committed nor aborted is aborted."""
+    identity = f"tests-{uuid4()}"
+    transactional = Producer({"bootstrap.servers": broker, "transactional.id": identity, "log_level": 2})
+    transactional.init_transactions(PATIENCE)
+    transactional.begin_transaction()
+    for _, value, _, timestamp, partition in records:
+        transactional.produce(topic, value=value, timestamp=timestamp or 0, partition=partition)
+    assert transactional.flush(PATIENCE) == 0
+    try:
+        yield transactional
+    finally:
+        with suppress(KafkaException):  # it has ended
+            transactional.abort_transaction(PATIENCE)
 
 
 def consume(broker: str, topic: str, count: int) -> list[Message]:

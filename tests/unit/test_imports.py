@@ -60,7 +60,7 @@ GROUND: dict[str, set[str]] = {
     "history": {"blurring"},
     "conventions": set(),
     "observing": {"conventions", "health", "hiding", "history"},
-    "looking": {"health", "hiding", "observing", "sources"},
+    "looking": {"health", "hiding", "observing", "open_transactions", "sources"},
     "names": set(),
     "contracts": {"columns", "shaping", "tables"},
     "widening": {"columns", "contracts", "formats", "shaping", "tables"},
@@ -76,7 +76,9 @@ GROUND: dict[str, set[str]] = {
     "batch_size": {"ledger", "tables"},
     "promoting": {"columns"},
     "scratch": set(),
-    "standing": {"ledger", "tables"},
+    "replicas": {"embedded", "ledger", "tables"},
+    "open_transactions": set(),
+    "standing": {"ledger", "open_transactions", "tables"},
 }
 # Each may import all of these, and of one another those that stand before it.
 DRIVERS = (

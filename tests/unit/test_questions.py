@@ -36,6 +36,15 @@ def test_of_another_cluster_nothing_else_is_asked() -> None:
     assert anew.topics == latest.topics == IDS
 
 
+def test_latest_goes_on_no_further_than_a_reader_gets() -> None:
+    """What a transaction that is open holds, and what stands behind that, comes from now on: it is read."""
+    open_at = {**NOW.high, ("t", 1): 400}
+    now = replace(NOW, ends=open_at)
+    (question,) = of_source(place({("t", 0): 10**6}, SourceIdentity("cluster-0", {"t": "id-0"})), [], now)
+    assert question.choices[Choice.LATEST].offsets == open_at
+    assert [*of_source(place(STAND), [], now)] == []  # the log itself went nowhere
+
+
 def test_what_is_not_there_is_not_gone_on_with() -> None:
     """Of a table that was dropped there is nothing that could be taken as it is."""
     (dropped,) = of_tables({"a": Registered("uuid")}, {}, {}, NOW)

@@ -52,6 +52,7 @@ def begin(
         *now.unknown(done, settings.partitions),
         lambda moment: {("t", 0): 600} if moment == NOON else {},
         done,
+        now.ends,
     )
     return starting.begin(record, places, now, new)
 
@@ -105,6 +106,17 @@ def test_a_new_topic_begins_where_the_settings_say(start: str, offset: int) -> N
     low, high = {**NOW.low, ("new", 0): 3}, {**NOW.high, ("new", 0): 9}
     now = SourceNow(SourceIdentity("cluster-1", {"t": "id-1", "new": "id-9"}), low, high)
     assert begin(RECORD, [], now, start) == {**at(500, 500), ("new", 0): offset}
+
+
+@pytest.mark.parametrize(
+    ("start", "stable", "first"),
+    [("latest", 400, 400), (NOON, 400, 400), (NOON, 700, 600), ("earliest", 400, 0), ({"t": {0: 500}}, 400, 500)],
+)
+def test_a_start_lies_no_further_than_a_reader_gets(start: object, stable: int, first: int) -> None:
+    """Unless the settings name the very offset; records that were sent while we looked are read."""
+    now = replace(NOW, ends=at(stable, 1005))
+    assert begin(NEVER, [], now, start)["t", 0] == first
+    assert begin(NEVER, [], now, "latest") == at(stable, 1000)
 
 
 def test_a_topic_that_was_taken_out_is_not_read() -> None:
