@@ -18,6 +18,7 @@ from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
     BranchesRefused,
+    BranchExists,
     BranchGone,
     CatalogError,
     Conflict,
@@ -56,6 +57,7 @@ from catalog.typenames import bare, canonical, fields_of
 __all__ = [
     "WRITTEN_FORMAT",
     "Add",
+    "BranchExists",
     "BranchGone",
     "BranchesRefused",
     "CatalogError",
