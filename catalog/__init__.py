@@ -19,6 +19,7 @@ from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
 from catalog.errors import (
     BranchesRefused,
+    BranchExists,
     BranchGone,
     CatalogError,
     Conflict,
@@ -51,12 +52,13 @@ from catalog.registration import create_table, load, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
 from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
-from catalog.staging import append_rows, publish_again
+from catalog.staging import append_published, append_rows, publish_again
 from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
     "WRITTEN_FORMAT",
     "Add",
+    "BranchExists",
     "BranchGone",
     "BranchesRefused",
     "CatalogError",
@@ -105,6 +107,7 @@ __all__ = [
     "Widen",
     "add_columns",
     "append_onto",
+    "append_published",
     "append_rows",
     "apply",
     "arrow_type",

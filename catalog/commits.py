@@ -22,11 +22,12 @@ from pyiceberg.table.update import (
 )
 
 from catalog.connection import Lake
-from catalog.errors import Refused
+from catalog.errors import Conflict, Refused, TableMissing
 from catalog.specs import TableState
 from catalog.states import state_from
 
 WRITTEN_FORMAT = 2  # the newest that pyiceberg writes a snapshot's manifests of
+FOR_EVER_MS = 2**63 - 1  # the longest age that Iceberg knows
 Updates = tuple[TableUpdate, ...]
 Requirements = tuple[TableRequirement, ...]
 
@@ -34,13 +35,18 @@ Requirements = tuple[TableRequirement, ...]
 def commit(lake: Lake, table: Table, what: str, requirements: Requirements, updates: Updates) -> TableState:
     """Send the updates under the requirements, once.
 
-    Conflict when a requirement did not hold, OutcomeUnknown without an answer.
+    Conflict when a requirement did not hold, or by a replica that has not heard of the table; OutcomeUnknown without an
+    answer.
     """
     name = ".".join(table.name())
     # A table dropped and made again under the same name is another table.
     same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
-    with lake.calling(f"{what} of table {name}", committing=True):
-        answer = lake.pyiceberg.commit_table(table, (same_table, *requirements), updates)
+    try:
+        with lake.calling(f"{what} of table {name}", committing=True):
+            answer = lake.pyiceberg.commit_table(table, (same_table, *requirements), updates)
+    except TableMissing as missing:
+        lake.table(name)  # raises the same where it is gone
+        raise Conflict(f"{missing}; yet it is there") from missing
     return state_from(name, answer.metadata, answer.metadata_location)
 
 
@@ -50,9 +56,14 @@ def still(ref: str, snapshot: int | None) -> TableRequirement:
 
 
 def move(ref: str, snapshot: int) -> TableUpdate:
-    """Set the branch to the snapshot, making it where it is missing."""
+    """Set the branch to the snapshot, making it where it is missing.
+
+    Whatever age a table's `history.expire.max-ref-age-ms` allows its refs: a writer's branch goes with its writer. A
+    branch's age is that of its snapshot, so on a quiet table the next expiry would take it at once.
+    """
+    age = {} if ref == "main" else {"max-ref-age-ms": FOR_EVER_MS}
     return SetSnapshotRefUpdate.model_validate(
-        {"ref-name": ref, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot}
+        {"ref-name": ref, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot, **age}
     )
 
 

@@ -10,7 +10,8 @@ CatalogError
 ├── NamespaceMissing
 ├── FileMissing          a table refers to a file that its store does not have
 ├── Conflict             a compare-and-set was refused: nothing of ours is visible
-│   └── BranchGone       because our branch was dropped: a newer writer has taken over
+│   ├── BranchGone       because our branch was dropped: a newer writer has taken over
+│   └── BranchExists     one that was to be made was there before we asked for it
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
@@ -79,6 +80,10 @@ class Conflict(CatalogError):
 
 class BranchGone(Conflict):
     """The branch that we write to is not there any more: whoever dropped it has taken over."""
+
+
+class BranchExists(Conflict):
+    """The branch that was to be made is there, and nobody has asked for it from here."""
 
 
 class OutcomeUnknown(CatalogError):

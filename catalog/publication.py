@@ -12,6 +12,7 @@ from catalog.commits import WRITTEN_FORMAT, append_onto_main, commit, forget, is
 from catalog.connection import Lake
 from catalog.errors import (
     BranchesRefused,
+    BranchExists,
     BranchGone,
     CatalogError,
     Conflict,
@@ -42,7 +43,7 @@ def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) ->
         if branch in state.refs and refused:
             raise OutcomeUnknown(f"{refused}; by now it is there") from refused
         if branch in state.refs:
-            raise Conflict(f"opening branch {branch} of table {name}: it exists already")
+            raise BranchExists(f"opening branch {branch} of table {name}: it exists already")
         updates = [*(remove(ref) for ref in drop if ref in state.refs), *forget(state, drop)]
         if (at := state.main or _empty(state, drop)) is not None:
             updates.append(move(branch, at))

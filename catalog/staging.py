@@ -38,27 +38,65 @@ def publish_again(
     way that the files do not fit.
     """
     what = f"staging {staged} again"
-    ours: set[int] = set()
     files: list[DataFile] = []
-    for attempt, last in enumerate(patiently(TRIES), 1):
-        table = lake.table(name)
-        state = state_of(table)
-        # An attempt without an answer took effect where the branch is at what it made; main went along.
-        if is_published(state, branch, staged) or state.refs.get(branch) in ours:
-            return state
-        if branch not in state.refs:
-            raise BranchGone(f"{what} on branch {branch} of table {name}: it is not there any more")
+
+    def added(table: Table, state: TableState) -> Sequence[DataFile]:
         if staged not in state.snapshots:
             raise Refused(f"{what} of table {name}: there is no such snapshot")
         if (at := state.refs[branch]) != staged:
             raise Conflict(f"{what} of table {name}: the branch has moved to {at}")
-        text = summary(state)
         with lake.calling(f"{what} of table {name}"):
-            files = files or added_files(table, staged)
+            files.extend(() if files else added_files(table, staged))
         check_fit(table, staged)
-        requirements = (still("main", state.main), still(branch, staged))
+        return files
+
+    return _onto_both(lake, name, branch, what, added, summary, refused, staged)
+
+
+def append_published(
+    lake: Lake,
+    name: str,
+    branch: str,
+    rows: Sequence[Mapping[str, object]],
+    summary: Callable[[TableState], Mapping[str, str]],
+    refused: Callable[[int, CatalogError], None] = lambda _attempt, _why: None,
+) -> TableState:
+    """Write a few rows to main and the branch in one commit, upon main's head; what the branch held unpublished is left
+    behind. As `publish_again` does it: `summary` is asked at each look, and only who has the branch may write."""
+    files, what = written_once(rows), f"appending by branch {branch}"
+
+    def written(table: Table, _state: TableState) -> Sequence[DataFile]:
+        with lake.calling(f"{what} to table {name}"):
+            return files(table)
+
+    return _onto_both(lake, name, branch, what, written, summary, refused)
+
+
+def _onto_both(
+    lake: Lake,
+    name: str,
+    branch: str,
+    what: str,
+    files: Callable[[Table, TableState], Sequence[DataFile]],
+    summary: Callable[[TableState], Mapping[str, str]],
+    refused: Callable[[int, CatalogError], None],
+    staged: int | None = None,
+) -> TableState:
+    """Set main and the branch to a new snapshot; `staged`: one that is the same, and may have been published."""
+    ours: set[int] = set()
+    for attempt, last in enumerate(patiently(TRIES), 1):
+        table = lake.table(name)
+        state = state_of(table)
+        # An attempt without an answer took effect where the branch is at what it made; main went along.
+        if (staged is not None and is_published(state, branch, staged)) or state.refs.get(branch) in ours:
+            return state
+        if branch not in state.refs:
+            raise BranchGone(f"{what} on branch {branch} of table {name}: it is not there any more")
+        text = summary(state)
+        wanted = files(table, state)
+        requirements = (still("main", state.main), still(branch, state.refs[branch]))
         try:
-            again = built(lake, table, what, files, text)
+            again = built(lake, table, what, wanted, text)
             ours.add(again.snapshot)
             updates = (*again.updates, move(branch, again.snapshot), move("main", again.snapshot))
             return commit(lake, table, what, requirements, (*updates, note(branch, again.snapshot)))

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest import accounting
 from lakehouse_ingest.accounting import TRIMMED, Tally
+from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.records import RECORD, SOURCE, Offsets, Range
 from lakehouse_ingest.session import LAKE
 
@@ -27,6 +28,7 @@ class Holder:
     table: str
     snapshot: int
     pipeline: str | None = None
+    has_ours: bool = False  # it is known to hold rows of this pipeline
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ def _coordinates(
         name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))
         rows = spark.read.option("versionAsOf", str(holder.snapshot)).table(name)
         if SOURCE not in rows.columns:
+            if holder.has_ours:
+                raise TableChanged(
+                    f"somebody dropped the column {SOURCE} of {holder.table} while a batch was under way: its rows that"
+                    " are there already could land twice; roll the table back to a snapshot with that column"
+                )
             continue
         if holder.pipeline is not None:
             rows = rows.where(F.col("pipeline") == holder.pipeline)

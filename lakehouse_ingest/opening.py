@@ -108,7 +108,7 @@ class Opening:
         tables = self._tables(claim, places)
         record.started(token)
         # Older generations' marks as well: what is to be read again may stand there already.
-        holders = self._holders(starting.uncertain(everywhere, done, claim.ours))
+        holders = self._holders(starting.uncertain(everywhere, done, claim.ours), claim.heads)
         return kind(
             name=self.stream.known_as,
             token=token,
@@ -186,14 +186,13 @@ class Opening:
         self.lake.begin_within(0)  # until it is known which generation it is, every mark counts
         self._compare()
         own = {self._dead, *self._events}
-        epoch, record_place = self.lake.claim(self._record, [*{*own, *known}])
+        record_place, record = self.lake.claimed(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
         if self.noted_as:
-            self.lake.tell(self._record, replicas.noted(self._pipeline, epoch, self.noted_as))
-        registered = self.lake.registered(self._record) or known
-        places = self.lake.open_all([*{*own, *registered}], epoch, self.threads)
+            self.lake.tell(self._record, replicas.noted(self._pipeline, record_place.epoch, self.noted_as))
+        registered, heads = self.lake.registered_in(record) or known, self.lake.heads_in(record)
+        places = self.lake.open_all([*{*own, *registered}], record_place.epoch, self.threads)
         reached(FailPoint.OPENED)
-        heads = self.lake.heads(self._record)
         starting.same_tables(registered, heads, places)
         # Those that somebody has said are to be taken as they are.
         taken = {
@@ -207,7 +206,7 @@ class Opening:
         # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
         # no mark is there says so.
         ours = {*events, *([] if letters.whole and self._dead not in taken else [self._dead])}
-        return Claim(epoch, record_place, places, events, heads, ours)
+        return Claim(record_place.epoch, record_place, places, events, heads, ours)
 
     def _compare(self) -> None:
         record = self.lake.find(self._record)
@@ -245,9 +244,14 @@ class Opening:
             self.watch.events.warned("batches_reduced", stream=self.stream.known_as, max_records=size, advice=REDUCED)
         return size
 
-    def _holders(self, uncertain: Sequence[Place]) -> list[Holder]:
+    def _holders(self, uncertain: Sequence[Place], heads: Mapping[str, Head]) -> list[Holder]:
         return [
-            Holder(place.table, place.main or 0, self._pipeline if place.table == self._dead else None)
+            Holder(
+                place.table,
+                place.main or 0,
+                self._pipeline if place.table == self._dead else None,
+                has_ours=place.mark is not None or place.table in heads,
+            )
             for place in uncertain
         ]
 

@@ -13,7 +13,7 @@ from lakehouse_ingest.looking import Looks, looking
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stream import Stream
-from lakehouse_ingest.tables import Connection
+from lakehouse_ingest.tables import Connection, Turns
 from lakehouse_ingest.transforms import Transform
 
 
@@ -41,6 +41,7 @@ class Pipeline:
     def run(self) -> None:
         """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
         running; what it raised is raised here when all have ended."""
+        turns = Turns()
         self._streams = [
             Stream(
                 self.settings,
@@ -54,6 +55,7 @@ class Pipeline:
                 self.stop,
                 self.max_batches,
                 transform,
+                turns,
             )
             for stream, transform in zip_longest(self.settings.streams, self.transforms)
         ]

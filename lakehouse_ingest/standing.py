@@ -11,6 +11,7 @@ from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.tables import Lake, TableState, newest_generation
 
 RECENT = dt.timedelta(minutes=1)  # before the record's newest row: so far back the last batch is looked for
+DAY = dt.timedelta(days=1)  # likewise, where other streams have written since, and more than the record keeps
 OUTCOMES = ("received", "landed", "dead", "filtered", "discarded")
 
 
@@ -109,11 +110,13 @@ def _moment(milliseconds: int) -> dt.datetime:
 def _last_batch(lake: Lake, record: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
     """Of this stream: others may write to the same record later."""
     tokens = ((each, each.summary.get(f"{ledger.PREFIX}token", "")) for each in record.ancestors())
-    newest = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
+    own = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
+    newest = own or next(record.ancestors(), None)
     if newest is None:
         return None
+    since = _moment(newest.timestamp_ms) - (recent if own else DAY)
     columns = ("pipeline", "kind", "batch", "started_at", "finished_at", "partitions", "reasons", "note")
-    rows = lake.rows_since(record.name, "finished_at", _moment(newest.timestamp_ms) - recent, columns)
+    rows = lake.rows_since(record.name, "finished_at", since, columns)
     batches = [row for row in rows if row["pipeline"] == identity and row["kind"] == "batch"]
     return _batch(max(batches, key=lambda row: (row["finished_at"], row["batch"]))) if batches else None
 

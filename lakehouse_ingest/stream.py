@@ -34,11 +34,12 @@ from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.observing import Span, Watch
 from lakehouse_ingest.opening import Opening
 from lakehouse_ingest.records import Offsets, Reason
+from lakehouse_ingest.retention import Retention, is_due
 from lakehouse_ingest.session import session_of_its_own
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import refuse_unread
-from lakehouse_ingest.tables import Connection, Lake, Place
+from lakehouse_ingest.tables import Connection, Lake, Place, Turns
 from lakehouse_ingest.transforms import Transform
 
 LONGEST_WAIT_S = 60.0
@@ -72,6 +73,7 @@ class Stream:
     stop: Event
     max_batches: int | None = None  # end when so many have landed
     transform: Transform | None = None
+    turns: Turns = field(default_factory=Turns)  # at the tables that other streams of this process write to as well
     landed: int = 0  # batches
     at: Offsets = field(default_factory=dict)  # all below has landed; empty before the first start
     newest: float | None = None  # the broker's time of the newest record that has landed here
@@ -196,6 +198,8 @@ class Stream:
             lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
             settled=lambda table: self.watch.events.commit_reconciled(table=table),
             create=self.settings.catalog.create,
+            turns=self.turns,
+            retention=self._retention,
         )
         return self._lake
 
@@ -436,14 +440,22 @@ class Stream:
         }
         source.publish(ours, self.identity)
 
+    def _retention(self, table: str) -> Retention:
+        keep, namespace = self.settings.ledger, self.settings.catalog.namespace
+        # No query reads the batch record for long, and with many streams its metadata grow the fastest of all.
+        is_record = table == f"{namespace}.{keep.batch_table}"
+        return Retention(keep.keep_snapshots, 0.0 if is_record else keep.keep_for)
+
     def _expired(self, lake: Lake, place: Place) -> Place:
-        keep = self.settings.ledger.keep_snapshots
-        if place.snapshots < keep:
+        if not is_due(place.snapshots, place.expirable):
             return place
         reached(FailPoint.EXPIRING)
         try:
-            with self.watch.span("expire", self.name, place.table):
-                count = expire(self._session, place.table, self.identity, place.epoch, keep)
+            with self.watch.span("expire", self.name, place.table), lake.turn(place.table):
+                place = lake.again(place)
+                if not is_due(place.snapshots, place.expirable):
+                    return place  # a sibling was here
+                count = expire(self._session, place.table, self.identity, place.epoch, self._retention(place.table))
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
             self.watch.events.warned("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))

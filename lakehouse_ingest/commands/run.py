@@ -27,7 +27,7 @@ from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
 from lakehouse_ingest.settings.values import without_login
-from lakehouse_ingest.signals import on_hangup, stopping
+from lakehouse_ingest.signals import on_hangup, stopping, terminable
 from lakehouse_ingest.transforms import Transform
 
 
@@ -127,6 +127,7 @@ def run(
 
     with (
         on_hangup(again),
+        terminable(),  # until there is a pipeline to stop: Spark alone takes ten seconds to start
         opened(
             settings,
             jars=jars,

@@ -1,34 +1,15 @@
-"""Old snapshots go, with the files that only they hold; the newest marks stay.
+"""Old snapshots go, with the files that only they hold; which of them stay, `retention` says."""
 
-What is kept is a run of main's ancestors from its head: a gap would cut the ledger's walk short.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.ledger import MARK, PREFIX, Summary
+from lakehouse_ingest.retention import Retention, is_left_behind
 from lakehouse_ingest.session import LAKE
 
-# Expiry costs a commit of its own: done once in so many landings, it keeps the table between both bounds.
-SLACK = 0.2
 
-
-def doomed(ancestors: Sequence[tuple[int, Summary]], keep: int) -> list[int]:
-    """Of main's ancestors, newest first, those beyond `keep` less its slack that hold no pipeline's newest mark."""
-    kept = max(1, int(keep * (1 - SLACK)))
-    seen: set[str] = set()
-    last = 0
-    for index, (_, summary) in enumerate(ancestors):
-        marks = {key for key in summary if key.startswith(MARK)}
-        if marks - seen:
-            seen |= marks
-            last = index + 1
-    return [snapshot for snapshot, _ in ancestors[max(kept, last) :]]
-
-
-def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, keep: int) -> int:
+def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, retention: Retention) -> int:
     """By Iceberg's own API, which deletes the files too; returns how many snapshots went.
 
     Called by the start of this epoch while nothing of it waits on the table to be published.
@@ -38,10 +19,12 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, keep: int
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     name = ".".join((LAKE, *(f"`{part}`" for part in table.split("."))))
     loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001
-    ancestors = [(each.snapshotId(), dict(each.summary())) for each in _lineage(loaded, loaded.currentSnapshot())]
+    ancestors = [*_lineage(loaded, loaded.currentSnapshot())]
+    kept = retention.kept((each.timestampMillis(), dict(each.summary())) for each in ancestors)
+    beyond = {each.snapshotId() for each in ancestors[kept:]}
     # What another ref holds (a tag, the branch of a pipeline that rests) is not ours to expire, and Iceberg refuses.
     held = {ref.snapshotId() for ref in loaded.refs().values()}
-    snapshots = {*doomed(ancestors, keep), *_left_behind(loaded, pipeline, epoch)} - held
+    snapshots = (beyond | _left_behind(loaded, pipeline, epoch)) - held
     if snapshots:
         # Beside those that are named Iceberg takes all that are older than the table's own limit, five days as a rule,
         # on every branch: that is for whoever keeps the table, and would take the newest marks of a quiet one.
@@ -50,16 +33,6 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, keep: int
             change = change.expireSnapshotId(snapshot)
         change.commit()
     return len(snapshots)
-
-
-def is_left_behind(summary: Summary, pipeline: str, epoch: int) -> bool:
-    """Whether what no ref leads to was ours, and of this start or an earlier one: a newer one may yet publish it.
-
-    Only ours: other writers may keep snapshots without a ref on purpose (write, audit, publish).
-    """
-    # The token, not the mark: the others' landings carry our mark on.
-    of, *numbers = summary.get(f"{PREFIX}token", "").rsplit("/", 3)
-    return of == pipeline and int(numbers[1]) <= epoch
 
 
 def _left_behind(table: Any, pipeline: str, epoch: int) -> set[int]:

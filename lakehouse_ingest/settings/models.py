@@ -481,7 +481,19 @@ def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...
 
 
 class LedgerSettings(Model):
-    keep_snapshots: int = Field(default=100, ge=2, le=10_000, description="snapshots a table keeps at most")
+    keep_snapshots: int = Field(
+        default=100,
+        ge=2,
+        le=10_000,
+        description="snapshots a table keeps at most, beside those of `keep_for`; fewer, but ten, where their summaries"
+        " are more than 1 MiB",
+    )
+    keep_for: Seconds = Field(
+        default=3600.0,
+        description="what a query may have begun to read within this time is not expired, in tables but the batch"
+        " record; up to 1,000 snapshots, for each adds a kilobyte or more to what every commit writes and every"
+        " reader loads",
+    )
     batch_table: Identifier = Field(default="lakehouse_batches", description="the batch record")
     batch_every: Seconds = Field(
         default=5.0,

@@ -31,6 +31,7 @@ from lakehouse_ingest.tables.lake import FOLLOW, Lake
 from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
 from lakehouse_ingest.tables.rehearsed import RehearsedLake
+from lakehouse_ingest.tables.turns import Turns
 
 # The values that cross this door.
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "TableSpec",
     "TableState",
     "Target",
+    "Turns",
     "Widen",
     "arrow_type",
     "bare",

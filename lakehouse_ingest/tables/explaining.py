@@ -34,6 +34,10 @@ class LostRace(TryAgain):
     """Reconciled where that can be done; elsewhere the next start looks."""
 
 
+class EpochTaken(LostRace):
+    """By another start, before this one had asked for it."""
+
+
 @contextmanager
 def explained() -> Iterator[None]:
     try:

@@ -4,7 +4,7 @@ import datetime as dt
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -15,7 +15,17 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables.explaining import CREATE, URI, LostRace, explained, makeable, superseded, with_advice
+from lakehouse_ingest.retention import Retention
+from lakehouse_ingest.tables.explaining import (
+    CREATE,
+    URI,
+    EpochTaken,
+    LostRace,
+    explained,
+    makeable,
+    superseded,
+    with_advice,
+)
 from lakehouse_ingest.tables.places import (
     REGISTERED,
     TOPIC,
@@ -27,6 +37,7 @@ from lakehouse_ingest.tables.places import (
     newest_epoch,
 )
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
+from lakehouse_ingest.tables.turns import Turns
 
 CLAIM_TRIES = 8
 FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # what somebody has asked for, and not the data
@@ -44,6 +55,8 @@ class Lake:
         settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
         *,
         create: bool = True,  # what is missing; else it is refused
+        turns: Turns | None = None,  # shared with the other streams of this process
+        retention: Callable[[str], Retention | None] = lambda _table: None,  # of a table; None: nothing may expire
     ) -> None:
         with explained():
             try:
@@ -53,7 +66,7 @@ class Lake:
             except catalog.Unreachable as away:
                 raise TryAgain(with_advice(away, URI)) from away
         self._pipeline, self.creates = pipeline, create
-        self._way = WAYS[publish](self._lake, pipeline, refused)
+        self._way = WAYS[publish](self._lake, pipeline, refused, turns or Turns(), retention)
         self._taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
 
     def ensure_namespace(self, namespace: str) -> None:
@@ -202,10 +215,13 @@ class Lake:
     def registered(self, record: str) -> dict[str, "Registered"]:
         """The tables that this pipeline has landed in, or was about to, as the batch record's properties say."""
         state = self.find(record)
+        return self.registered_in(state) if state else {}
+
+    def registered_in(self, record: TableState) -> dict[str, "Registered"]:
         prefix = self._registered_as("")
         return {
             key.removeprefix(prefix): Registered(**json.loads(text))
-            for key, text in (state.properties if state else {}).items()
+            for key, text in record.properties.items()
             if key.startswith(prefix)
         }
 
@@ -239,7 +255,10 @@ class Lake:
     def heads(self, record: str) -> dict[str, ledger.Head]:
         """The last landing in each table, as the batch record has it."""
         state = self.find(record)
-        return ledger.heads((each.summary for each in state.ancestors()), self._pipeline) if state else {}
+        return self.heads_in(state) if state else {}
+
+    def heads_in(self, record: TableState) -> dict[str, ledger.Head]:
+        return ledger.heads((each.summary for each in record.ancestors()), self._pipeline)
 
     def _registered_as(self, table: str) -> str:
         return f"{REGISTERED}{self._pipeline}.{table}"
@@ -252,7 +271,13 @@ class Lake:
         return self._taken > 0
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
-        """Take the next epoch: whoever opens the `first` table with it has it, and nobody else.
+        """Take the next epoch, and our place on the `first` table with it."""
+        place, _ = self.claimed(first, others)
+        return place.epoch, place
+
+    def claimed(self, first: str, others: Sequence[str]) -> tuple[Place, TableState]:
+        """Take the next epoch: whoever opens the `first` table with it has it, and nobody else. Gives that table as
+        the claim has left it: a look at it later may be answered by a replica that has not heard of the claim.
 
         The second time it is to go on after a failure, which must not take over from whoever has come since.
         """
@@ -263,10 +288,15 @@ class Lake:
                 raise superseded(self._pipeline, newest)
             self._taken = newest + 1
             try:
-                return self._taken, self.open(first, self._taken, claiming=True)
-            except LostRace:
+                state = self._open(first, self._taken, claiming=True)
+                return self._way.place(state, self._taken), state
+            except EpochTaken:
                 self._taken -= 1
-                continue
+            except LostRace:
+                # A proxy that repeats a request gets a refusal for one that was heard: then the epoch is there, and is
+                # ours as if the answer had been lost.
+                if self._newest_epoch(first) < self._taken:
+                    self._taken -= 1
         raise TryAgain(f"other starts of pipeline {self._pipeline} took every epoch that we asked for")
 
     def _newest_epoch(self, table: str) -> int:
@@ -280,7 +310,10 @@ class Lake:
 
     def open(self, table: str, epoch: int, *, claiming: bool = False) -> Place:
         """Take our place on a table as of this epoch; whoever stood there before is shut out."""
-        return self._way.place(self._way.open(table, epoch, claiming=claiming), epoch)
+        return self._way.place(self._open(table, epoch, claiming=claiming), epoch)
+
+    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
+        return self._way.open(table, epoch, claiming=claiming)
 
     def begin_within(self, generation: int) -> None:
         """From now on the marks of this generation count, and no older ones."""
@@ -293,6 +326,10 @@ class Lake:
     def again(self, place: Place) -> Place:
         """Our place, looked up anew."""
         return self._way.place(self._way.load(place.table), place.epoch)
+
+    def turn(self, table: str) -> AbstractContextManager[None]:
+        """Whoever else of this process writes to the table waits until the end of the block."""
+        return self._way.turns.at(table).taken()
 
     # -- what lands there ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.retention import Retention, is_left_behind
 
 TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
 # And followed by a pipeline's name: the epoch of its last start that published directly. No expiry takes it away.
@@ -31,6 +32,7 @@ class Place:
     uuid: str = ""
     schema: int = 0
     snapshots: int = 0
+    expirable: int = 0  # of those
     rows: int = 0  # of main, and the files that they are in
     files: int = 0
     size: int = 0
@@ -82,7 +84,8 @@ class Known:
             raise type(failure)(f"{failure}; {why}") from failure
 
 
-def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
+def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention | None = None) -> Place:
+    """Without a retention nothing is expirable."""
     summaries = [snapshot.summary for snapshot in state.ancestors()]
     mark = ledger.newest(summaries, pipeline)
     carried = ledger.carried(summaries)
@@ -103,10 +106,26 @@ def place_on(state: TableState, pipeline: str, epoch: int) -> Place:
         uuid=state.uuid,
         schema=state.schema_id,
         snapshots=len(state.snapshots),
+        expirable=len(_expirable(state, pipeline, epoch, retention)) if retention else 0,
         rows=rows,
         files=files,
         size=size,
     )
+
+
+def _expirable(state: TableState, pipeline: str, epoch: int, retention: Retention) -> set[int]:
+    """What `maintenance.expire` would take: of main what need not stay, and what no ref leads to and was ours."""
+    ancestors = list(state.ancestors())
+    kept = retention.kept((each.timestamp_ms, each.summary) for each in ancestors)
+    if kept == len(ancestors) and len(state.snapshots) < retention.number:
+        return set()  # what was left behind waits until there are as many as may be
+    reachable = {each.id for ref in state.refs for each in state.ancestors(ref)}
+    left = {
+        each.id
+        for each in state.snapshots.values()
+        if each.id not in reachable and is_left_behind(each.summary, pipeline, epoch)
+    }
+    return ({each.id for each in ancestors[kept:]} | left) - {*state.refs.values()}
 
 
 def newest_generation(places: Iterable[Place]) -> int:

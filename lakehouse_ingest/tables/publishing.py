@@ -13,10 +13,9 @@ Each way shuts out the writers of the other one as well.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import catalog
@@ -25,8 +24,10 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import PREFIX, Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables.explaining import LostRace, explained, superseded
+from lakehouse_ingest.retention import Retention
+from lakehouse_ingest.tables.explaining import EpochTaken, LostRace, explained, superseded
 from lakehouse_ingest.tables.places import EPOCH, Place, branch_of, branches, direct_epoch, newest_epoch, place_on
+from lakehouse_ingest.tables.turns import Turns
 
 TOKEN = f"{PREFIX}token"
 OPENINGS = 4  # times that a table is opened before all of them are opened again by a new start
@@ -48,17 +49,54 @@ class Target:
 
 
 @dataclass
+class Race:
+    """Tells, at each look at a table, whether somebody else has moved its main; a sibling in this process is no one
+    else."""
+
+    refused: Refused
+    table: str
+    main: int | None = None  # where we, or a sibling, left it; None: at the first look it is taken as it is
+    told: int = 0
+
+    def look(self, main: int | None) -> None:
+        if self.main is not None and main != self.main:
+            self._tell(LostRace(f"main of table {self.table} has moved"))
+        self.main = main
+
+    def failed(self, _attempt: int, why: Exception) -> None:
+        # A conflict is told when main has moved. It may also be about a snapshot's number, which one that a sibling
+        # has staged took first.
+        if not isinstance(why, catalog.Conflict):
+            self._tell(why)
+
+    def _tell(self, why: Exception) -> None:
+        self.told += 1
+        self.refused(self.table, self.told, why)
+
+
+@dataclass
 class Publication(ABC):
     """Of one pipeline."""
 
     lake: catalog.Lake
     pipeline: str
     refused: Refused
+    turns: Turns = field(default_factory=Turns)
+    retention: Callable[[str], Retention | None] = lambda _table: None
     generation: int = 0  # older marks say nothing
 
-    @abstractmethod
     def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         """Shut out whoever stood there before; `claiming`: LostRace where another start has this very epoch."""
+        turn = self.turns.at(table)
+        with turn.taken():
+            state = self._open(table, epoch, claiming=claiming)
+            # A branch that an earlier attempt has opened may lie behind main.
+            if state.main is None or state.refs.get(branch_of(self.pipeline, epoch), state.main) == state.main:
+                turn.stands(self.pipeline, state.main)
+        return state
+
+    @abstractmethod
+    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState: ...
 
     @abstractmethod
     def target(self, place: Place, token: Token) -> Target: ...
@@ -67,16 +105,39 @@ class Publication(ABC):
     def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
         """The snapshot that Spark left under this token, if it did."""
 
-    @abstractmethod
     def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> Place:
         """Move main to what was staged; when somebody else came first, commit the same files again upon theirs."""
+        turn = self.turns.at(place.table)
+        with turn.taken():
+            if turn.is_upon_main(self.pipeline):
+                state = self._moved(place, staged, mark, extra)
+            else:
+                # A sibling came first: to try would only be refused.
+                state = self._again(place, staged, mark, extra, Race(self.refused, place.table, turn.main))
+            turn.stands(self.pipeline, state.main)
+        return self.published(place, state, mark)
+
+    def _moved(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
+        try:
+            return self._move(place, staged)
+        except LostRace as lost:
+            self.refused(place.table, 1, lost)
+            return self._again(place, staged, mark, extra, Race(self.refused, place.table, told=1))
+
+    @abstractmethod
+    def _move(self, place: Place, staged: int) -> TableState:
+        """Main, to what was staged upon it; LostRace where it is elsewhere."""
+
+    @abstractmethod
+    def _again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+        """Commit the same files upon main as it is now."""
 
     @abstractmethod
     def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
         """A few rows of bookkeeping."""
 
     def place(self, state: TableState, epoch: int) -> Place:
-        return place_on(state, self.pipeline, epoch).within(self.generation)
+        return place_on(state, self.pipeline, epoch, self.retention(state.name)).within(self.generation)
 
     def load(self, table: str) -> TableState:
         with explained():
@@ -121,13 +182,21 @@ class Publication(ABC):
         carried = {**ledger.without_marks(place.carried), **now.carried}
         return replace(now, mark=mark, carried=carried, known=place.known or mark is not None)
 
+    def _upon(self, place: Place, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
+        def decide(state: TableState) -> Mapping[str, str]:
+            race.look(state.main)
+            # The marks that travel on are those of the very head that the files are put upon.
+            return {**ledger.to_summary(mark, self.unmoved(place, state).carried), **extra}
+
+        return decide
+
     def fenced(self, table: str, epoch: int, given: Mapping[str, str], *, claiming: bool) -> TableState:
         """Main moved by a commit that lands nothing, and our epoch in the table's properties."""
 
         def decide(state: TableState) -> Mapping[str, str]:
             newest = newest_epoch(state, self.pipeline)
             if claiming and newest >= epoch:
-                raise LostRace(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
+                raise EpochTaken(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
             if newest > epoch:
                 raise superseded(self.pipeline, newest)
             return ledger.fence([each.summary for each in state.ancestors()], self.pipeline, epoch)
@@ -141,15 +210,18 @@ def _token(place: Place) -> Token | None:
 
 
 class OnBranch(Publication):
-    def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
+    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         before = self.load(table)
         if claiming and newest_epoch(before, self.pipeline) >= epoch:
-            raise LostRace(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
+            raise EpochTaken(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
         if direct_epoch(before, self.pipeline) > max(branches(before, self.pipeline), default=0):
             # Who stood there last publishes directly: to drop branches would not shut it out.
             before = self.fenced(table, epoch, {}, claiming=claiming)
         with explained():
-            state = self._branched(before, epoch, claiming=claiming)
+            try:
+                state = self._branched(before, epoch, claiming=claiming)
+            except catalog.BranchExists as found:
+                raise EpochTaken(str(found)) from found
             # Another start may have come in between: the higher epoch stays, the lower one goes.
             now = branches(state, self.pipeline)
             if (newest := max(now)) > epoch:
@@ -194,38 +266,31 @@ class OnBranch(Publication):
         found = state.snapshots.get(state.refs[place.branch])
         return found if found and found.summary.get(TOKEN) == token else None
 
-    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> Place:
-        try:
-            with self._on(place):
-                state = catalog.publish(self.lake, place.table, place.branch, staged, place.main)
-        except LostRace as race:
-            self.refused(place.table, 1, race)
-            state = self._published_again(place, staged, mark, extra)
-        return self.published(place, state, mark)
+    def _move(self, place: Place, staged: int) -> TableState:
+        with self._on(place):
+            return catalog.publish(self.lake, place.table, place.branch, staged, place.main)
 
-    def _published_again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
-        def refused(attempt: int, why: Exception) -> None:
-            self.refused(place.table, attempt + 1, why)
-
-        def summary(state: TableState) -> Mapping[str, str]:
-            # The marks that travel on are those of the very head that the files are put upon.
-            return {**ledger.to_summary(mark, self.unmoved(place, state).carried), **extra}
-
-        try:
-            with self._on(place):
-                return catalog.publish_again(self.lake, place.table, place.branch, staged, summary, refused)
-        except LostRace as race:
-            raise TryAgain(f"the table {place.table} was changed by others each time that we tried to commit") from race
+    def _again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+        summary = self._upon(place, mark, extra, race)
+        with self._on(place), self._winnable(place):
+            return catalog.publish_again(self.lake, place.table, place.branch, staged, summary, race.failed)
 
     def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
-        """Staged and published like any landing."""
-        # Others write to the same table all the time: their marks, as they are now, must travel on.
-        place = self.unmoved(place, self.load(place.table))
-        summary = {**ledger.to_summary(mark, place.carried), **extra}
-        with self._on(place):
-            staged = catalog.append_rows(self.lake, place.table, place.branch, rows, summary)
-        # Staged upon whatever main was by then: where that is not `place.main`, it is refused and staged again.
-        return self.publish(place, staged.snapshot, mark, extra)
+        """With one commit, of main and our branch: others write to the same table all the time."""
+        turn, race = self.turns.at(place.table), Race(self.refused, place.table)
+        with turn.taken():
+            summary = self._upon(place, mark, extra, race)
+            with self._on(place), self._winnable(place):
+                state = catalog.append_published(self.lake, place.table, place.branch, rows, summary, race.failed)
+            turn.stands(self.pipeline, state.main)
+        return self.published(place, state, mark)
+
+    @contextmanager
+    def _winnable(self, place: Place) -> Iterator[None]:
+        try:
+            yield
+        except LostRace as lost:
+            raise TryAgain(f"the table {place.table} was changed by others each time that we tried to commit") from lost
 
     @contextmanager
     def _on(self, place: Place) -> Iterator[None]:
@@ -239,7 +304,7 @@ class OnBranch(Publication):
 
 
 class Direct(Publication):
-    def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
+    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         state = self.load(table)
         if claiming or direct_epoch(state, self.pipeline) != epoch:
             state = self.fenced(table, epoch, {STAGES_UNSEEN: "true"}, claiming=claiming)
@@ -260,32 +325,23 @@ class Direct(Publication):
         found = [each for each in state.snapshots.values() if each.summary.get(TOKEN) == token]
         return max(found, key=lambda each: each.sequence, default=None)
 
-    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> Place:
-        try:
-            with explained():
-                state = catalog.publish(self.lake, place.table, None, staged, place.main)
-        except LostRace as race:
-            self.refused(place.table, 1, race)
-            with explained():
-                upon = self._upon(place, mark, extra)
-                state = catalog.restage_onto(self.lake, place.table, staged, upon)
-        return self.published(place, state, mark)
+    def _move(self, place: Place, staged: int) -> TableState:
+        with explained():
+            return catalog.publish(self.lake, place.table, None, staged, place.main)
+
+    def _again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+        with explained():
+            return catalog.restage_onto(self.lake, place.table, staged, self._upon(place, mark, extra, race))
 
     def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
         """Straight onto main: nobody has to see it together with anything else."""
-        with explained():
-            state = catalog.append_onto(self.lake, place.table, rows, self._upon(place, mark, extra))
+        turn = self.turns.at(place.table)
+        with turn.taken():
+            with explained():
+                upon = self._upon(place, mark, extra, Race(self.refused, place.table))
+                state = catalog.append_onto(self.lake, place.table, rows, upon)
+            turn.stands(self.pipeline, state.main)
         return self.published(place, state, mark)
-
-    def _upon(self, place: Place, mark: Mark, extra: Mapping[str, str]) -> catalog.Decide:
-        attempts = count(1)
-
-        def decide(state: TableState) -> Mapping[str, str]:
-            if (attempt := next(attempts)) > 1:
-                self.refused(place.table, attempt, LostRace(f"main of table {place.table} has moved"))
-            return {**ledger.to_summary(mark, self.unmoved(place, state).carried), **extra}
-
-        return decide
 
 
 WAYS: dict[str, type[Publication]] = {"branch": OnBranch, "direct": Direct}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import catalog
+from catalog import TableState
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.tables.explaining import explained
 from lakehouse_ingest.tables.lake import Lake
@@ -16,8 +17,8 @@ class RehearsedLake(Lake):
         super().__init__(connection, pipeline, create=create)
         self._lake = self._way.lake = catalog.rehearse(self._lake, stage)
 
-    def open(self, table: str, epoch: int, *, claiming: bool = False) -> Place:  # noqa: ARG002 - nobody is shut out
-        return self._way.place(self._way.load(table), epoch)
+    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - nobody is shut out
+        return self._way.load(table)
 
     def append(
         self,

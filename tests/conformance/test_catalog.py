@@ -34,6 +34,7 @@ from catalog import (
     Unreachable,
     add_columns,
     append_onto,
+    append_published,
     append_rows,
     connect,
     create_table,
@@ -387,6 +388,63 @@ def test_restaging_with_a_lost_answer_doubles_nothing(lake: Lake, filled: str) -
     assert told == [1]
     assert state.refs["ours"] == state.main
     assert ids_in(lake, filled) == [1, 2, 100]
+
+
+def test_an_append_is_published_with_one_commit(lake: Lake, others: Lake, filled: str) -> None:
+    """Upon whatever main is; what waits on the branch stays unseen, and its files are nobody's."""
+    waits = stage(lake, filled, 2)
+    foreign_commit(others, filled, 100)
+    before = load(lake, filled).main
+    state = append_published(lake, filled, "ours", [{"id": 3, "site": "north"}], lambda _: {"test.ids": "3"})
+    newest = next(state.ancestors())
+    assert (newest.parent, newest.summary["test.ids"]) == (before, "3")
+    assert state.refs["ours"] == state.main == newest.id
+    assert waits.snapshot not in {each.id for each in state.ancestors()}
+    assert ids_in(lake, filled) == [1, 3, 100]
+
+
+@pytest.mark.parametrize("lost", [answer_lost, request_lost], ids=["heard", "not heard"])
+def test_an_append_without_an_answer_is_there_once(
+    lake: Lake, filled: str, lost: Callable[[Send], requests.Response]
+) -> None:
+    told, sent = list[int](), list[int]()
+
+    def once(send: Send) -> requests.Response:
+        sent.append(1)
+        return lost(send) if len(sent) == 1 else send()
+
+    with on_commit(lake, once):
+        rows = [{"id": 2, "site": "south"}]
+        state = append_published(lake, filled, "ours", rows, lambda _: {}, lambda at, _: told.append(at))
+    assert told == [1]
+    assert state.refs["ours"] == state.main
+    assert ids_in(lake, filled) == [1, 2]
+
+
+def test_an_append_comes_through_between_the_commits_of_others(lake: Lake, others: Lake, filled: str) -> None:
+    """And who writes without the branch is shut out."""
+    looks, told = count(1), list[int]()
+
+    def meanwhile(_: TableState) -> dict[str, str]:
+        if (look := next(looks)) <= 2:
+            foreign_commit(others, filled, 100 + look)
+        return {}
+
+    append_published(lake, filled, "ours", [{"id": 2, "site": "south"}], meanwhile, lambda at, _: told.append(at))
+    assert told == [1, 2]
+    assert ids_in(lake, filled) == [1, 2, 101, 102]
+    open_branch(others, filled, "newer", drop=["ours"])
+    with pytest.raises(BranchGone):
+        append_published(lake, filled, "ours", [{"id": 3, "site": "south"}], lambda _: {})
+    assert ids_in(lake, filled) == [1, 2, 101, 102]
+
+
+def test_a_branch_is_kept_whatever_age_a_table_allows(lake: Lake, filled: str) -> None:
+    table = lake.pyiceberg.load_table(filled)
+    assert table.metadata.refs["ours"].max_ref_age_ms == 2**63 - 1
+    assert table.metadata.refs["main"].max_ref_age_ms is None
+    land(lake, filled, 2)
+    assert lake.pyiceberg.load_table(filled).metadata.refs["ours"].max_ref_age_ms == 2**63 - 1
 
 
 def compact(lake: Lake, name: str) -> None:

@@ -279,6 +279,30 @@ def test_every_fault_of_a_request_of_pyiceberg(
         assert planned.is_over, said
 
 
+@pytest.mark.usefixtures("_healed")
+@pytest.mark.parametrize("asked", ["branch", "column", "properties", "rows", "publication"])
+def test_a_replica_that_has_not_heard_of_a_table(bench: Bench, proxy: Faulty, asked: str) -> None:
+    """Its 404 to a commit is no sign that the table was dropped: another look tells."""
+    ask, plan = REQUESTS[asked]
+    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+    planned = proxy.fail(404, **plan)
+    again(lambda: ask(alone))
+    assert planned.is_over
+
+
+@pytest.mark.usefixtures("_healed")
+def test_a_claim_whose_last_try_was_heard_and_refused(bench: Bench, proxy: Faulty) -> None:
+    """By a proxy that repeats a request: the epoch that is there then is our own, and no newer start."""
+    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+    branch: Plan = {"path": "/t$", "body": '"ref-name":"ingest_'}
+    proxy.fail(409, **branch, times=5)
+    heard = proxy.fail(409, **branch, when=AFTER)
+    epoch, place = alone.lake.claim(alone.table, ())
+    assert heard.is_over
+    assert place.branch in bench.table(alone.table).metadata.refs
+    assert place.epoch == epoch
+
+
 def again(do: Callable[[], None], starts: int = 3) -> None:
     for start in range(1, starts + 1):
         try:

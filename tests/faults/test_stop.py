@@ -11,7 +11,7 @@ import pytest
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
-from tests.services.pipelines import Pipelines, Running, settings_text, until
+from tests.services.pipelines import STARTING, Pipelines, Running, is_spark, settings_text, until
 from tests.services.readers import Reader, data_files
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
@@ -61,6 +61,23 @@ def test_ctrl_c_leaves_the_embedded_catalog_to_the_last_commit(
         reader = Reader(catalog.uri, namespace)
         assert reader.unpublished("events") == set()
         _check_all_once(reader)
+
+
+def test_sigterm_while_spark_starts_leaves_nothing_behind(
+    topic: str, broker: str, rest_uri: str, tmp_path: Path, pipelines: Pipelines
+) -> None:
+    """There is no pipeline yet that could be stopped, and yet all that was begun ends in order."""
+    here = tmp_path / "temporary"
+    here.mkdir()
+    settings = settings_text(topic, broker, rest_uri, topic.replace("-", "_"))
+    running = pipelines.start(settings, environment={"TMPDIR": str(here)})
+    assert until(lambda: any(map(is_spark, running.family())), STARTING), running.tail()
+    running.send(signal.SIGTERM)
+    assert running.wait(60) == 0, running.tail()
+    assert not running.events("started")
+    assert running.last_words() == []
+    assert until(lambda: not running.family(), 20), "a child was left behind"
+    assert [each.name for each in here.iterdir() if each.name.startswith("lakehouse-ingest-")] == []
 
 
 def _stop_while_writing(running: Running, data: Path, stop: Callable[[Running], None]) -> None:

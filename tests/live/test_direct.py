@@ -14,6 +14,7 @@ from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
 from lakehouse_ingest.ledger import FENCE, PREFIX, Mark, SourceIdentity, to_summary
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
+from lakehouse_ingest.retention import Retention
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
 from lakehouse_ingest.verifying.findings import PROVEN
@@ -161,8 +162,8 @@ def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
         assert left, "what the older one staged is still there"
     files = {local(path) for each in left for path in _added(bench, name, each)}
     # The older one may be as late with its expiry: what a newer start has staged is none of its business.
-    assert expire(bench.spark, name, flow.name, 0, 100) == 0
-    expire(bench.spark, name, flow.name, 2, 100)
+    assert expire(bench.spark, name, flow.name, 0, Retention(100)) == 0
+    expire(bench.spark, name, flow.name, 2, Retention(100))
     assert not _off_main(bench, name)
     assert not [file for file in files if file.exists()]
     flow.drain()

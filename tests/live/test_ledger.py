@@ -15,10 +15,13 @@ from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChange
 from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
+from lakehouse_ingest.retention import Retention, is_due
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec, TableState
+from lakehouse_ingest.tables.publishing import OnBranch
 from lakehouse_ingest.writers.iceberg import FileOptions
+from tests.services.flow import Told
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, delete_topic, produce
 
@@ -331,7 +334,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
             table.manageSnapshots().createTag("kept", table.snapshot(place.branch).snapshotId()).commit()
         most = max(most, place.snapshots)
         if place.snapshots >= keep:
-            assert expire(bench.spark, name, topic, place.epoch, keep) > 0
+            assert expire(bench.spark, name, topic, place.epoch, Retention(keep)) > 0
             place = lake.again(place)
             assert place.snapshots >= keep * 0.8
     assert most == keep
@@ -343,6 +346,133 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     size = bench.table(name).io.new_input(file).open().seek(0, 2)
     print(f"metadata.json after {LANDINGS} landings: {size / 2**20:.2f} MiB, {place.snapshots} snapshots")
     assert size < 2 * 2**20
+
+
+def test_what_a_query_may_still_read_is_not_expired(bench: Bench, topic: str) -> None:
+    """By our own expiry, however many landings come in between; of the batch record the number alone counts."""
+    create_topic(bench.broker, topic, 1)
+    table, record = f"ns_{topic}.{topic}", f"ns_{topic}.lakehouse_batches"
+
+    def land(first: int, **ledger: Any) -> None:
+        produce(bench.broker, topic, events(range(first, first + 60), 1))
+        keep = {"keep_snapshots": 2, "batch_every": 0, **ledger}
+        bench.ingest(bench.settings(topic, stream={"max_records": 10}, ledger=keep))
+
+    land(0)
+    assert len(bench.published(table)) >= 6
+    assert len(bench.published(record)) <= 2
+    land(60, keep_for=0)
+    assert len(bench.published(table)) <= 2
+    assert bench.places(table) == offsets(topic, 120)
+
+
+def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, topic: str) -> None:
+    """Each of its summaries carries what all streams have to say; so fewer of them are kept than the setting allows."""
+    name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
+    retention = Retention(100)
+    extra = {f"{ledger.HEADS}s{number}": ledger.heads_text(heads) for number in range(20)}
+    lake = Lake(Connection(bench.uri), topic, retention=lambda _: retention)
+    lake.ensure_namespace(f"ns_{topic}")
+    lake.create(TableSpec(name, (Column("n", "long"),)))
+    epoch, place = lake.claim(name, ())
+    for batch in range(20):
+        done = {("t", 0): batch}
+        mark = Mark(Token(topic, 1, epoch, batch), SourceIdentity(), {}, done, done)
+        place = lake.append(place, [{"n": batch}], mark, extra)
+        if is_due(place.snapshots, place.expirable):
+            assert expire(bench.spark, name, topic, epoch, retention) > 0
+            place = lake.again(place)
+        assert place.held == done
+    state = lake.find(name)
+    assert state
+    assert lake.heads_in(state) == {}
+    assert ledger.heads((each.summary for each in state.ancestors()), "s7") == heads
+    assert len(state.snapshots) < 20
+    summary = sum(map(len, extra.values()))
+    assert lake.metadata_size(name) < 1.5 * max(10 * summary, 2**20 + summary)
+
+
+def test_a_dropped_source_column_stops_the_start(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch has landed in part, and nothing tells any more which of its rows are there."""
+    create_topic(bench.broker, topic, 1)
+    routed: dict[str, Any] = {"stream": {"type_from": "field:type"}, "table": {"table": "{type}"}}
+    settings = bench.settings(topic, **routed)
+    produce(bench.broker, topic, [(None, json.dumps({"n": n, "type": "ab"[n % 2]}).encode()) for n in range(8)])
+    publish = Lake.publish
+
+    def stopped(lake: Lake, place: Place, *rest: Any) -> Place:
+        if place.table.endswith(".b"):
+            raise TableChanged("the process ends here")
+        return publish(lake, place, *rest)
+
+    monkeypatch.setattr(Lake, "publish", stopped)
+    with pytest.raises(TableChanged, match="ends here"):
+        bench.ingest(settings)
+    monkeypatch.undo()
+    table = bench.table(f"ns_{topic}.a")
+    assert table.scan().to_arrow().num_rows == 4
+    with table.update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("_source")
+    table.overwrite(table.scan().to_arrow())
+    for _ in range(2):
+        with pytest.raises(
+            TableChanged, match=r"dropped the column _source of ns_\w+\.a while .*; roll the table back"
+        ):
+            bench.ingest(settings)
+    assert bench.table(f"ns_{topic}.a").scan().to_arrow().num_rows == 4
+
+
+def test_a_replica_that_has_not_heard_of_the_claim(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which tables there are, and what landed in them last, is taken from the claim's own answer."""
+    create_topic(bench.broker, topic, 1)
+    routed: dict[str, Any] = {"stream": {"type_from": "field:type"}, "table": {"table": "{type}"}}
+    settings, record = bench.settings(topic, **routed), f"ns_{topic}.lakehouse_batches"
+
+    def typed(kinds: str) -> None:
+        values = [json.dumps({"n": n, "type": kind}).encode() for n, kind in enumerate(kinds)]
+        produce(bench.broker, topic, [(None, value) for value in values])
+
+    typed("a")
+    bench.ingest(settings)
+    old = Lake(Connection(bench.uri), topic.lower()).find(record)
+    typed("ab")
+    bench.ingest(settings)
+    find, open_, claimed = Lake.find, OnBranch.open, list[str]()
+
+    def opened(way: OnBranch, table: str, epoch: int, *, claiming: bool) -> TableState:
+        state = open_(way, table, epoch, claiming=claiming)
+        claimed.append(table)
+        return state
+
+    def behind(lake: Lake, table: str) -> TableState | None:
+        return old if table == record and claimed else find(lake, table)
+
+    monkeypatch.setattr(OnBranch, "open", opened)
+    monkeypatch.setattr(Lake, "find", behind)
+    typed("ab")
+    pipeline = bench.pipeline(settings)
+    told = Told.of(pipeline)
+    pipeline.run()
+    assert claimed[0] == record
+    assert told.retries == []
+    assert bench.places(f"ns_{topic}.a", f"ns_{topic}.b") == offsets(topic, 5)
+
+
+def test_our_branches_outlive_the_age_that_others_set(bench: Bench, topic: str) -> None:
+    """Who expires a table with `history.expire.max-ref-age-ms` would take a branch by the age of its snapshot, and let
+    in again whoever it shuts out."""
+    create_topic(bench.broker, topic, 1)
+    name, settings = f"ns_{topic}.{topic}", bench.settings(topic)
+    for first in (0, 10):
+        produce(bench.broker, topic, events(range(first, first + 10), 1))
+        bench.ingest(settings)
+        refs = {ref for ref in bench.table(name).metadata.refs if ref.startswith("ingest_")}
+        assert refs
+        with bench.table(name).transaction() as change:
+            change.set_properties({"history.expire.max-ref-age-ms": "1"})
+        bench.spark.sql(f"CALL {LAKE}.system.expire_snapshots(table => '{name}', older_than => now())").collect()
+        assert refs <= {*bench.table(name).metadata.refs}
+    assert bench.places(name) == offsets(topic, 20)
 
 
 def scanned_files(bench: Bench, frame: DataFrame) -> int:

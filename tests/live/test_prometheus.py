@@ -90,7 +90,7 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
     ):
         _discard(bench, "thrown_away", seen)
         at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
-        settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "batch_every": 0})
+        settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "keep_for": 0, "batch_every": 0})
         proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')
         pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False, transforms=[meddle])
         began = time.time()

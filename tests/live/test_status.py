@@ -52,11 +52,13 @@ def test_it_says_what_has_landed_and_how_much_waits(bench: Bench, topic: str, co
     assert "21 received = 20 landed + 1 dead [1 broken_json]" in " ".join(for_people.out.split())
 
 
-def test_the_last_batch_is_found_behind_starts_that_landed_nothing(bench: Bench, topic: str) -> None:
+@pytest.mark.parametrize("keep", [100, 2])
+def test_the_last_batch_is_found_behind_starts_that_landed_nothing(bench: Bench, topic: str, keep: int) -> None:
+    """Also where the batch record no longer keeps the snapshot that the batch came with."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, events(range(3), 1))
     for _ in range(3):
-        bench.ingest(bench.settings(topic))
+        bench.ingest(bench.settings(topic, ledger={"keep_snapshots": keep}))
     (found,) = look(bench.settings(topic))
     assert found.standing
     assert found.standing.last_batch

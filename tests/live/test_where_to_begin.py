@@ -107,7 +107,7 @@ def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: 
             source={"brokers": bench.broker, "start": "latest"},
             stream={"topics": [*topics]},
             table={"table": "all"},
-            ledger={"keep_snapshots": 2},
+            ledger={"keep_snapshots": 2, "keep_for": 0},
         )
         bench.ingest(settings, accept_changes=True)
 

@@ -232,6 +232,7 @@ max_records = {max_records}
 [ledger]
 batch_every = "{batch_every}"
 keep_snapshots = {keep_snapshots}
+keep_for = "0s"
 [retry]
 first = "500ms"
 limit = "{retry}"

@@ -1,12 +1,15 @@
 """Which snapshots go: a bounded number stays, the newest mark of every pipeline with it, and never a gap."""
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_ingest import ledger
 from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity, Summary
-from lakehouse_ingest.maintenance.expire import doomed, is_left_behind
 from lakehouse_ingest.records import Token
+from lakehouse_ingest.retention import FEWEST, ROOM, YOUNG, Retention, is_due, is_left_behind
 
 PIPELINES = ("p", "q", "r")
 HISTORIES = st.lists(st.sets(st.sampled_from(PIPELINES)), max_size=40)
@@ -18,6 +21,10 @@ def ancestors(marks: list[set[str]]) -> list[tuple[int, Summary]]:
         (1000 + number, {"added-records": "1", **{f"{MARK}{pipeline}": "mark" for pipeline in carried}})
         for number, carried in enumerate(marks)
     ]
+
+
+def doomed(history: Sequence[tuple[int, Summary]], keep: int) -> list[int]:
+    return [snapshot for snapshot, _ in history[Retention(keep).kept((0, summary) for _, summary in history) :]]
 
 
 @given(HISTORIES, st.integers(1, 50))
@@ -77,3 +84,72 @@ def test_what_another_pipeline_staged_carries_our_mark_and_is_not_ours() -> None
     assert not is_left_behind(others, "p", 7)
     assert not is_left_behind({"wap.id": "an audit's"}, "p", 7)
     assert is_left_behind(landing("a/b", 1), "a/b", 7)
+
+
+# -- by age -----------------------------------------------------------------------------------------------
+
+HOUR = 3600.0
+
+
+@given(st.lists(st.integers(0, 7200), min_size=1, max_size=300), st.integers(2, 50), st.integers(0, int(HOUR)))
+def test_what_a_query_began_to_read_within_keep_for_stays(gaps: list[int], keep: int, age: int) -> None:
+    """A query reads what was the head when it began. Whoever begins just before a landing has it for so long."""
+    now = sum(gaps)
+    times = [now - sum(gaps[:index]) for index in range(len(gaps))]
+    kept = Retention(keep, HOUR).kept((time * 1000, {}) for time in times)
+    if age < HOUR:
+        began = next((index for index, time in enumerate(times) if time <= now - age), len(times) - 1)
+        assert began < kept, "what it reads is gone"
+    assert kept >= min(len(times), max(1, keep * 4 // 5))
+
+
+def test_an_old_snapshot_is_there_for_who_read_it_a_moment_ago() -> None:
+    """It was the head for days, and a burst of landings came upon it."""
+    times = [*range(1000, 900, -1), -500_000]
+    assert Retention(10, HOUR).kept((time * 1000, {}) for time in times) == len(times)
+    assert Retention(10).kept((time * 1000, {}) for time in times) == 8
+
+
+def test_age_holds_no_more_than_metadata_can_bear() -> None:
+    """With a landing each second an hour is 3,600 snapshots, and every commit would write them all."""
+    assert Retention(100, HOUR).kept((second * 1000, {}) for second in range(3600, 0, -1)) == YOUNG
+    wide = {f"{MARK}p": "m" * 5_000}
+    assert Retention(100, HOUR).kept((second * 1000, wide) for second in range(3600, 0, -1)) == ROOM // 5_016
+
+
+def test_expiry_is_due_when_a_fifth_may_go() -> None:
+    """So that a table has as many snapshots as the setting says, and not each landing pays for it."""
+    for keep in range(2, 300):
+        kept = Retention(keep).kept((0, {}) for _ in range(keep))
+        assert is_due(keep, keep - kept)
+        assert not is_due(kept, 0)
+
+
+# -- by size ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("streams", "tables"), [(1, 10), (5, 584), (20, 584)])
+def test_many_streams_and_tables_are_not_kept_as_often_as_there_are_snapshots(streams: int, tables: int) -> None:
+    """The batch record's summaries carry the settings, the heads and the mark of every stream of the namespace: the
+    metadata grow with streams and tables, and not with those times the number of snapshots."""
+    offsets = {("topic", number): 10**9 + number * 7919 for number in range(20)}
+    extra: dict[str, str] = {}
+    for number in range(streams):
+        heads = {f"lake.table_{number}_{table}": (number + 1, table * 31) for table in range(tables)}
+        extra |= {
+            f"{ledger.HEADS}s{number}": ledger.heads_text(heads),
+            f"{ledger.SETTINGS}s{number}": "x" * 1_000,
+            f"{MARK}s{number}": ledger.encode(Mark(Token("s", 1, 9, 1), SourceIdentity(), offsets, offsets, offsets)),
+        }
+    one = sum(len(key) + len(text) for key, text in extra.items())
+    history: list[Summary] = []
+    most = 0
+    for batch in range(200):
+        mark = Mark(Token(f"s{batch % streams}", 1, 9, batch), SourceIdentity(), offsets, offsets, offsets)
+        history.insert(0, {**extra, **ledger.to_summary(mark, ledger.carried(history))})
+        most = max(most, sum(len(key) + len(text) for each in history for key, text in each.items()))
+        kept = Retention(100).kept((0, each) for each in history)
+        if is_due(len(history), len(history) - kept):
+            history = history[:kept]
+    assert one > streams * tables * 5, "this is what does not fit a hundred times"
+    assert most <= 1.3 * max(ROOM + one, FEWEST * one)

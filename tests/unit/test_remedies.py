@@ -50,6 +50,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.OutcomeUnknown: TryAgain,
     catalog.Conflict: TryAgain,
     catalog.BranchGone: Superseded,
+    catalog.BranchExists: TryAgain,
     catalog.Denied: SettingsRefused,
     catalog.NotLetIn: SettingsRefused,  # unless another token can be had: see `tables`
     catalog.FilesDenied: SettingsRefused,

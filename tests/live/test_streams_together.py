@@ -1,0 +1,124 @@
+"""Streams of one process on one table, one batch record and the same dead letters: they wait for each other."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
+from lakehouse_ingest.records import Token
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec, Turns
+from tests.services.flow import Told
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+BATCHES, IN_ONE, BROKEN = 3, 10, 2
+
+
+def together(bench: Bench, topic: str, **catalog: str) -> Settings:
+    """Two streams that feed one table, with a row of the batch record for each batch."""
+    names = [f"{topic}_{letter}" for letter in "ab"]
+    for name in names:
+        create_topic(bench.broker, name, 1)
+        refill(bench, name)
+    return bench.settings(
+        topic,
+        catalog={"uri": bench.uri, "namespace": f"ns_{topic}", **catalog},
+        streams=[
+            {"topics": [name], "name": name[-1], "every": 0, "max_records": IN_ONE, "tables": [{"table": "shared"}]}
+            for name in names
+        ],
+        ledger={"batch_every": 0},
+    )
+
+
+def refill(bench: Bench, name: str) -> None:
+    values = ([json.dumps({"n": n}).encode() for n in range(IN_ONE - BROKEN)] + [b"{"] * BROKEN) * BATCHES
+    produce(bench.broker, name, ((None, value) for value in values))
+
+
+def has_all(bench: Bench, topic: str, batches: int) -> None:
+    namespace = f"ns_{topic}"
+    assert bench.places(f"{namespace}.shared", f"{namespace}.dead_letters") == Counter(
+        {(f"{topic}_{letter}", 0, n): 1 for letter in "ab" for n in range(batches * IN_ONE)}
+    )
+    done = Counter(row["pipeline"] for row in bench.rows(f"{namespace}.lakehouse_batches") if row["kind"] == "batch")
+    assert done == {f"{topic.lower()}-{letter}": batches for letter in "ab"}
+
+
+@pytest.mark.parametrize("publish", ["branch", pytest.param("direct", marks=pytest.mark.long)])
+def test_streams_of_one_process_do_not_race(
+    bench: Bench, topic: str, publish: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No commit is refused because of a sibling. One that is, because of a stranger, is told, and told once."""
+    settings = together(bench, topic, publish=publish)
+    pipeline = bench.pipeline(settings)
+    told = Told.of(pipeline)
+    pipeline.run()
+    assert (told.refusals, told.retries) == ([], [])
+    has_all(bench, topic, BATCHES)
+    if publish == "direct":
+        return
+
+    shared, once, real = f"ns_{topic}.shared", count(), Lake.publish
+
+    def beside_a_stranger(lake: Lake, place: Place, *rest: Any) -> Place:
+        if place.table == shared and next(once) == 1:
+            table = bench.table(shared)
+            table.append(pa.Table.from_pylist([{"n": -1}], schema=table.schema().as_arrow()))
+        return real(lake, place, *rest)
+
+    monkeypatch.setattr(Lake, "publish", beside_a_stranger)
+    for letter in "ab":
+        refill(bench, f"{topic}_{letter}")
+    pipeline = bench.pipeline(settings)
+    told = Told.of(pipeline)
+    pipeline.run()
+    assert (told.refusals, told.retries) == ([shared], [])
+    has_all(bench, topic, 2 * BATCHES)
+
+
+@pytest.mark.parametrize("streams", [15, pytest.param(50, marks=pytest.mark.long)])
+def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: int) -> None:
+    """Each appends to it at the same time as the others: all rows, all marks, and no commit that was refused."""
+    rounds, name = 2, f"ns_{topic}.record"
+    refused, turns = list[str](), Turns()
+
+    def lakes() -> Iterator[Lake]:
+        for number in range(streams):
+            yield Lake(
+                Connection(rest_uri),
+                f"s{number}",
+                refused=lambda table, attempt, error: refused.append(f"{table} {attempt} {error}"),
+                turns=turns,
+            )
+
+    first, *others = lakes()
+    first.ensure_namespace(f"ns_{topic}")
+    first.create(TableSpec(name, (Column("n", "long"),)))
+
+    def append(number: int, lake: Lake) -> None:
+        epoch, place = lake.claim(name, ())
+        for batch in range(rounds):
+            done = {("t", number): batch + 1}
+            mark = Mark(Token(f"s{number}", 1, epoch, batch), SourceIdentity(), {}, done, done)
+            place = lake.append(place, [{"n": number}], mark, {})
+            assert place.held == done
+
+    with ThreadPoolExecutor(streams) as threads:
+        list(threads.map(append, range(streams), [first, *others]))
+    assert refused == []
+    found = first.find(name)
+    assert found
+    assert found.main is not None
+    summary = found.snapshots[found.main].summary
+    assert {key for key in summary if key.startswith(MARK)} == {f"{MARK}s{number}" for number in range(streams)}
+    assert summary["total-records"] == str(streams * rounds)
