@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.ledger import MARK, PREFIX, Summary
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.session import spark_name
 
 # Expiry costs a commit of its own: done once in so many landings, it keeps the table between both bounds.
 SLACK = 0.2
@@ -36,8 +36,8 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, keep: int
     java: Any = spark._jvm  # noqa: SLF001 - the only way to Iceberg's Java API
     # Without an active session this thread knows none of the catalogs.
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
-    name = ".".join((LAKE, *(f"`{part}`" for part in table.split("."))))
-    loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001
+    iceberg = java.org.apache.iceberg.spark.Spark3Util
+    loaded = iceberg.loadIcebergTable(spark._jsparkSession, spark_name(table))  # noqa: SLF001
     ancestors = [(each.snapshotId(), dict(each.summary())) for each in _lineage(loaded, loaded.currentSnapshot())]
     # What another ref holds (a tag, the branch of a pipeline that rests) is not ours to expire, and Iceberg refuses.
     held = {ref.snapshotId() for ref in loaded.refs().values()}
