@@ -20,6 +20,7 @@ from catalog.errors import (
     BranchesRefused,
     BranchGone,
     CatalogError,
+    CodeRefused,
     Conflict,
     Denied,
     FileMissing,
@@ -46,7 +47,7 @@ from catalog.planning import Plan, evolved, plan
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import drop_branches, open_branch, publish
 from catalog.reading import rows_since
-from catalog.registration import create_table, load, names_in, set_properties
+from catalog.registration import create_table, load, load_for_engines, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
 from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
@@ -60,6 +61,7 @@ __all__ = [
     "BranchesRefused",
     "CatalogError",
     "Change",
+    "CodeRefused",
     "Column",
     "Conflict",
     "Connection",
@@ -121,6 +123,7 @@ __all__ = [
     "inspect",
     "live_files",
     "load",
+    "load_for_engines",
     "names_in",
     "namespace_properties",
     "open_branch",

@@ -12,6 +12,7 @@ CatalogError
 ├── Conflict             a compare-and-set was refused: nothing of ours is visible
 │   └── BranchGone       because our branch was dropped: a newer writer has taken over
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
+├── CodeRefused          a table or the catalog names a class that an engine would load: see `class_names`
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
     ├── NamespaceRefused the catalog will not make a namespace that there is not
@@ -83,6 +84,10 @@ class BranchGone(Conflict):
 
 class OutcomeUnknown(CatalogError):
     """A commit was sent, and whether it took effect cannot be told."""
+
+
+class CodeRefused(CatalogError):
+    """A table or the catalog names code of others."""
 
 
 class Refused(CatalogError):

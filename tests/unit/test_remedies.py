@@ -57,6 +57,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.NamespaceMissing: NeedsOperator,
     catalog.NamespaceRefused: NeedsOperator,  # at a start of the settings: see `tables`
     catalog.Refused: NeedsOperator,
+    catalog.CodeRefused: NeedsOperator,
     catalog.BranchesRefused: SettingsRefused,
     catalog.MetadataMissing: NeedsOperator,
     catalog.FilesUnfit: TryAgain,  # the next start holds the table against the settings
