@@ -47,6 +47,7 @@ OURS: Mapping[type[LakehouseError], Remedy] = {
 CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.Unreachable: TryAgain,
     catalog.FilesUnreachable: TryAgain,
+    catalog.ClocksDiffer: TryAgain,
     catalog.OutcomeUnknown: TryAgain,
     catalog.Conflict: TryAgain,
     catalog.BranchGone: Superseded,
