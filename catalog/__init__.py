@@ -22,6 +22,8 @@ from catalog.errors import (
     BranchExists,
     BranchGone,
     CatalogError,
+    ClocksDiffer,
+    CodeRefused,
     Conflict,
     Denied,
     FileMissing,
@@ -48,7 +50,7 @@ from catalog.planning import Plan, evolved, plan
 from catalog.probing import probe_table, write_and_read
 from catalog.publication import drop_branches, open_branch, publish
 from catalog.reading import rows_since
-from catalog.registration import create_table, load, names_in, set_properties
+from catalog.registration import create_table, load, load_for_engines, names_in, set_properties
 from catalog.rehearsal import Foreseen, Stage, rehearse
 from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
@@ -63,6 +65,8 @@ __all__ = [
     "BranchesRefused",
     "CatalogError",
     "Change",
+    "ClocksDiffer",
+    "CodeRefused",
     "Column",
     "Conflict",
     "Connection",
@@ -125,6 +129,7 @@ __all__ = [
     "inspect",
     "live_files",
     "load",
+    "load_for_engines",
     "names_in",
     "namespace_properties",
     "open_branch",

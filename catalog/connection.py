@@ -7,12 +7,13 @@ from functools import partial
 from time import monotonic
 
 from pyiceberg.catalog import TOKEN, Catalog
-from pyiceberg.catalog.rest import CREDENTIAL, SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog
+from pyiceberg.catalog.rest import CREDENTIAL, SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.auth import AuthManager, NoopAuthManager
 from pyiceberg.table import Table
 from requests import Session
 
 from catalog.attempts import patiently
+from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_code, without_location_provider
 from catalog.errors import Denied, Refused, Unreachable, translated
 from catalog.specs import Connection, TableState
 from catalog.states import state_of
@@ -63,7 +64,7 @@ class Lake:
             asked = monotonic()
             try:
                 with self.calling(f"loading table {name}"):
-                    return self.pyiceberg.load_table(identifier)
+                    return without_location_provider(self.pyiceberg.load_table(identifier), self.pyiceberg.properties)
             except Unreachable:
                 if last or monotonic() - asked > _AT_ONCE:
                     raise
@@ -72,6 +73,13 @@ class Lake:
     def state(self, name: str) -> TableState:
         """Load a table as plain values."""
         return state_of(self.table(name))
+
+    def state_for_engines(self, name: str) -> TableState:
+        """Likewise, before an engine opens it; CodeRefused where it would load code that the table names."""
+        state = self.state(name)
+        named = {key: text for key, text in state.properties.items() if key == LOCATION_PROVIDER}
+        refuse_code(named, self.pyiceberg.properties, f"table {name}")
+        return state
 
 
 def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> Lake:
@@ -121,10 +129,35 @@ class _LimitedRestCatalog(RestCatalog):
             properties["warehouse"] = connection.warehouse
         if connection.token is not None:
             properties[TOKEN] = connection.token
+        self._own = properties
         super().__init__("lake", **properties)
         # A table without its older snapshots would look as if its history had been pruned, whoever asks for that: the
         # catalog's own configuration is among them by now.
         self.properties.pop(SNAPSHOT_LOADING_MODE, None)
+
+    def _fetch_config(self) -> None:
+        super()._fetch_config()
+        self.properties = without_code(self.properties, self._own, "/v1/config")
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        """As pyiceberg does, but the table's own properties don't say how its files are reached.
+
+        Whoever alters the table could otherwise send our rows elsewhere. Iceberg for Java does not ask them either.
+        """
+        location, credentials = table_response.metadata_location, table_response.storage_credentials
+        whose = f"the catalog's answer for table {'.'.join(identifier_tuple)}"
+        for each in credentials:
+            refuse_code(each.config, self._own, whose)
+        config = without_code(table_response.config, self._own, whose)
+        vended = without_code(self._resolve_storage_credentials(credentials, location), self._own, whose)
+        return Table(
+            identifier_tuple,
+            table_response.metadata,
+            location,  # type: ignore[arg-type]
+            self._load_file_io({**config, **vended}, location),
+            self,
+            config,
+        )
 
     def _config_headers(self, session: Session) -> None:
         super()._config_headers(session)

@@ -2,7 +2,8 @@
 
 CatalogError
 ├── Unreachable          nobody answered, or not now: the same call may work later
-│   └── FilesUnreachable of the store of the tables' files
+│   ├── FilesUnreachable of the store of the tables' files
+│   └── ClocksDiffer     a commit's times do not follow those of the table: it works once the clocks are right
 ├── Denied               the catalog forbids it
 │   ├── NotLetIn         it knows us not, or not any more
 │   └── FilesDenied      it is the store of the tables' files that says so
@@ -13,6 +14,7 @@ CatalogError
 │   ├── BranchGone       because our branch was dropped: a newer writer has taken over
 │   └── BranchExists     one that was to be made was there before we asked for it
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
+├── CodeRefused          a table or the catalog names a class that an engine would load: see `class_names`
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
     ├── NamespaceRefused the catalog will not make a namespace that there is not
@@ -24,8 +26,10 @@ and its own exception is not chained where it would show more.
 """
 
 import re
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 
 import requests
 from pydantic import ValidationError as UnreadableAnswer
@@ -43,6 +47,10 @@ class Unreachable(CatalogError):
 
 class FilesUnreachable(Unreachable):
     """The store of the tables' files did not answer, or only to say "not now"."""
+
+
+class ClocksDiffer(Unreachable):
+    """A clock is more than a minute off, ours or another's, so Iceberg takes no commit: nothing of ours is visible."""
 
 
 class Denied(CatalogError):
@@ -90,6 +98,10 @@ class OutcomeUnknown(CatalogError):
     """A commit was sent, and whether it took effect cannot be told."""
 
 
+class CodeRefused(CatalogError):
+    """A table or the catalog names code of others."""
+
+
 class Refused(CatalogError):
     """The catalog, or the table's format, refuses this as wrong."""
 
@@ -125,6 +137,10 @@ _UNKNOWN_TYPE = re.compile(r"Unsupported field type: (\S+)")
 # A catalog may add to a table what was built on an older one, and find only then that it can't: pyiceberg's own ones
 # do; Iceberg's for Java, of a first snapshot, calls the metadata that come of it invalid, and the request bad.
 _LATE = re.compile(r"snapshot with sequence number \d+ (older|greater) than last sequence number")
+# Java's words, in milliseconds. Of an update the time is the catalog's, and what it meets is ours, or the other way
+# round of a snapshot; a neighbour's takes either place.
+_CLOCK = re.compile(r"Invalid (?:update|snapshot) timestamp (\d+): before last [a-z ]*?(?:at )?(\d+)")
+_CLOCKS_AGREE = 5.0  # seconds: then it is a neighbour's that went wrong
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _BAD_REQUEST, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 400, 404, 429, 500, 501
@@ -175,6 +191,8 @@ def translated(what: str, secrets: Collection[str] = (), *, committing: bool = F
         if gone := _NO_METADATA.search(str(error)):
             file = redacted(gone["file"], secrets)
             raise MetadataMissing(f"{what}: its file {file} is gone: restore it, or drop the table's entry") from None
+        if clocks := _clocks(error):
+            raise ClocksDiffer(f"{what}: {clocks}") from None
         kind = _kind(error, committing=committing)
         raise kind(f"{what}: {_reason(error, secrets)}") from None
     except Exception as error:
@@ -210,10 +228,34 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
     return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
 
 
-def _status(error: Exception) -> int | None:
+def _response(error: Exception) -> requests.Response | None:
     http_error = error if isinstance(error, requests.HTTPError) else error.__cause__
-    response = getattr(http_error, "response", None)
+    found: requests.Response | None = getattr(http_error, "response", None)
+    return found
+
+
+def _status(error: Exception) -> int | None:
+    response = _response(error)
     return None if response is None else int(response.status_code)
+
+
+def _clocks(error: Exception) -> str:
+    """Say which clock is wrong, and by how much, as far as the catalog's answer tells; empty of any other failure."""
+    if not (found := _CLOCK.search(str(error))):
+        return ""
+    response = _response(error)
+    gap = abs(int(found[1]) - int(found[2])) / 1000
+    try:
+        ahead = (
+            time.time() - parsedate_to_datetime(response.headers["Date"] if response is not None else "").timestamp()
+        )
+    except (KeyError, ValueError):
+        said = f"the clocks of this machine, the catalog and its other writers differ by {gap:.0f} s"
+    else:
+        said = f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the catalog's"
+        if abs(ahead) < _CLOCKS_AGREE:
+            said = f"another writer's clock was {gap:.0f} s ahead of this machine's and the catalog's"
+    return f"{said}, and Iceberg allows 60 s; set the clocks right (NTP), then it goes on by itself"
 
 
 def _never_sent(error: requests.RequestException) -> bool:

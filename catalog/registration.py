@@ -27,6 +27,11 @@ def load(lake: Lake, name: str) -> TableState:
     return lake.state(name)
 
 
+def load_for_engines(lake: Lake, name: str) -> TableState:
+    """Likewise, before an engine opens it; CodeRefused where it would load code that the table names."""
+    return lake.state_for_engines(name)
+
+
 def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
     """Make the table, or give the one that is there, whatever its shape; many may do so at once.
 

@@ -13,7 +13,7 @@ from functools import cache
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.names import told_apart
+from lakehouse_ingest.names import quoted, told_apart
 from lakehouse_ingest.records import FAULT, RECORD, RESCUED, ROUTE, SOURCE
 
 EVENT_TIME = "event_time"
@@ -140,15 +140,11 @@ def to_spark(iceberg: str) -> str:
 
 def _spelled(found: re.Match[str]) -> str:
     if found[0][0] == '"':
-        return _quoted(found[0])
+        return quoted(found[0][1:-1].replace('""', '"'))
     if found["name"]:
         # Spark's parser knows the letters of ASCII only, and takes 1d for a number.
-        return found[0] if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found[0]) else f"`{found[0]}`"
+        return found[0] if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found[0]) else quoted(found[0])
     return TO_SPARK.get(found[0], found[0])
-
-
-def _quoted(text: str) -> str:
-    return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
 
 
 @cache

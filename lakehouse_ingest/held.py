@@ -16,7 +16,7 @@ from lakehouse_ingest import accounting
 from lakehouse_ingest.accounting import TRIMMED, Tally
 from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.records import RECORD, SOURCE, Offsets, Range
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.session import spark_name
 
 COORDINATES = ("log", "partition", "offset")
 
@@ -79,8 +79,7 @@ def _coordinates(
         wanted &= at["offset"] < max(end.values())
     found = []
     for holder in holders:
-        name = ".".join(f"`{part}`" for part in (LAKE, *holder.table.split(".")))
-        rows = spark.read.option("versionAsOf", str(holder.snapshot)).table(name)
+        rows = spark.read.option("versionAsOf", str(holder.snapshot)).table(spark_name(holder.table))
         if SOURCE not in rows.columns:
             if holder.has_ours:
                 raise TableChanged(

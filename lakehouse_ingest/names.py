@@ -49,6 +49,11 @@ def of_table(template: str, topic: str, kind: str) -> str:
     return readable(template, ascii_only=True)
 
 
+def quoted(name: str) -> str:
+    """The name as Spark's parser takes it, whatever is in it: in SQL, in a schema, as a column or a table."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _stays(character: str, *, ascii_only: bool) -> bool:
     # What may stand in an identifier of Python: letters and digits of any script, their marks, and `_`.
     return f"_{character}".isidentifier() and (character.isascii() or not ascii_only)

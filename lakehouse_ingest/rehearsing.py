@@ -22,6 +22,7 @@ from lakehouse_ingest.batch import Staged, Street, Work
 from lakehouse_ingest.batch_record import Landed
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.names import quoted
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.records import SOURCE, Offsets, Receipt
 from lakehouse_ingest.settings import StreamSettings
@@ -187,7 +188,7 @@ def _written(rows: DataFrame, layout: Sequence[Partition]) -> tuple[int, int]:
 
 def _value(rows: DataFrame, partition: Partition) -> Column:
     """As many values as Iceberg's, not the same ones."""
-    column = F.col(".".join(f"`{part}`" for part in partition.column.split(".")))
+    column = F.col(".".join(quoted(part) for part in partition.column.split(".")))
     transform, _, number = partition.transform.removesuffix("]").partition("[")
     if transform in {"year", "month", "day", "hour"}:
         return F.date_trunc(transform, column)

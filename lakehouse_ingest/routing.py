@@ -122,8 +122,10 @@ def _with_type(rows: DataFrame, type_from: str | None, field: Field) -> DataFram
     """
     text = F.col(KIND)
     found = rows.withColumn(KIND, _type(type_from, field))
-    # An object or a list is no name; nor is what is longer than any topic's, and would stay in each table's metadata.
-    named = F.is_valid_utf8(text) & F.length(text).between(1, LONGEST_TYPE) & ~text.rlike(r"^[\[{]")
+    # An object or a list of JSON is no name, though one may have braces; nor is what is longer than any topic's, and
+    # would stay in each table's metadata.
+    is_json = text.rlike(r"^[\[{]") & F.get_json_object(text, "$").isNotNull()
+    named = F.is_valid_utf8(text) & F.length(text).between(1, LONGEST_TYPE) & ~is_json
     return found.withColumn(KIND, F.when(named, text))
 
 

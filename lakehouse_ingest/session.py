@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from lakehouse_ingest.class_data import java_options
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.hiding import HIDDEN_KEYS
+from lakehouse_ingest.names import quoted
 from lakehouse_ingest.network import java_properties, tell
 from lakehouse_ingest.settings import SparkSettings
 from lakehouse_ingest.settings.spark_options import CATALOG, RELIED_ON
@@ -47,6 +48,11 @@ CHATTER = (
 )
 EVENT, PART = "\x1e", "\x1f"  # what begins a line of log4j's, and parts it
 LEVELS = {"TRACE": "debug", "DEBUG": "debug", "INFO": "info", "WARN": "warning", "ERROR": "error", "FATAL": "error"}
+
+
+def spark_name(table: str) -> str:
+    """A table of the catalog, as Spark is told of it."""
+    return ".".join(quoted(part) for part in (LAKE, *table.split(".")))
 
 
 @contextmanager

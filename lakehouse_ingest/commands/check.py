@@ -26,7 +26,7 @@ from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, Sett
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.scratch import scratch_folder
-from lakehouse_ingest.session import LAKE, session
+from lakehouse_ingest.session import session, spark_name
 from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.spark_errors import sentence
@@ -190,8 +190,8 @@ def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]
         session(settings.name, settings.spark, jars, properties, java, scratch, lambda _: None) as spark,
     ):
         try:
-            spark.range(2, 3).select(F.col("id").cast("int").alias("n")).writeTo(f"{LAKE}.{name}").append()
-            rows = spark.table(f"{LAKE}.{name}").count()
+            spark.range(2, 3).select(F.col("id").cast("int").alias("n")).writeTo(spark_name(name)).append()
+            rows = spark.table(spark_name(name)).count()
         except (PySparkException, Py4JError) as failure:
             raise TryAgain(f"Spark can't write to the probe: {sentence(failure)[:150]}") from failure
     return f"{pyspark.__version__} has added to the probe and read it: {rows} rows", None

@@ -33,6 +33,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.columns import DEEPEST, ColumnPlan, Refused
+from lakehouse_ingest.names import quoted
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
 from lakehouse_ingest.shaping import USUAL_SHARE, faulty, is_date, is_time
 
@@ -144,7 +145,7 @@ def _fault(reason: Reason, detail: str | Column) -> Column:
 
 
 def _fields(columns: Sequence[ColumnPlan], type_of: Callable[[ColumnPlan], str]) -> str:
-    return ", ".join(f"{_quoted(column.field)} {type_of(column)}" for column in columns)
+    return ", ".join(f"{quoted(column.field)} {type_of(column)}" for column in columns)
 
 
 def _is_decimal(column: ColumnPlan) -> bool:
@@ -399,7 +400,3 @@ def _skipped(tokens: Iterator[str]) -> T.DataType:
         if not level:
             break
     return T.StringType()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.retention import Retention, is_left_behind
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.session import spark_name
 
 
 def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, retention: Retention) -> int:
@@ -17,8 +17,8 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, retention
     java: Any = spark._jvm  # noqa: SLF001 - the only way to Iceberg's Java API
     # Without an active session this thread knows none of the catalogs.
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
-    name = ".".join((LAKE, *(f"`{part}`" for part in table.split("."))))
-    loaded = java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # noqa: SLF001
+    iceberg = java.org.apache.iceberg.spark.Spark3Util
+    loaded = iceberg.loadIcebergTable(spark._jsparkSession, spark_name(table))  # noqa: SLF001
     ancestors = [*_lineage(loaded, loaded.currentSnapshot())]
     kept = retention.kept((each.timestampMillis(), dict(each.summary())) for each in ancestors)
     beyond = {each.snapshotId() for each in ancestors[kept:]}

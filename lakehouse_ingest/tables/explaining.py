@@ -27,6 +27,7 @@ FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
 FILES_AWAY = "see `s3.endpoint` and `s3.session_token`"
 OR_ANOTHER = ", or name another in `catalog.namespace`"
 CREATE = "see `catalog.create`"
+OUR_CODE = "unset it, or say the same in `catalog.properties` if you trust it"
 NO_BRANCHES = 'if this catalog allows no branches, set `catalog.publish` to "direct"'
 
 
@@ -63,7 +64,8 @@ def explained() -> Iterator[None]:
     except catalog.BranchesRefused as refusal:
         raise SettingsRefused(with_advice(refusal, NO_BRANCHES)) from refusal
     except catalog.CatalogError as refusal:
-        raise NeedsOperator(str(refusal)) from refusal
+        of_code = isinstance(refusal, catalog.CodeRefused)
+        raise NeedsOperator(with_advice(refusal, OUR_CODE) if of_code else str(refusal)) from refusal
 
 
 @contextmanager

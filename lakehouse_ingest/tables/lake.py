@@ -335,6 +335,7 @@ class Lake:
 
     def target(self, place: Place, token: Token) -> Target:
         """Where Spark stages the rows of this batch."""
+        self._way.load(place.table)  # refused where others have had it name code since it was opened
         return self._way.target(place, token)
 
     def staged(self, place: Place, token: str) -> catalog.Snapshot | None:

@@ -141,7 +141,7 @@ class Publication(ABC):
 
     def load(self, table: str) -> TableState:
         with explained():
-            return catalog.load(self.lake, table)
+            return catalog.load_for_engines(self.lake, table)
 
     def still_ours(self, place: Place, state: TableState) -> None:
         """Whether we may write to it."""

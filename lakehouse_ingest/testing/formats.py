@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from lakehouse_ingest.columns import ColumnPlan, Refused, declared, to_iceberg
 from lakehouse_ingest.formats import Format, Lenient, infer
 from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.names import quoted
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
 from lakehouse_ingest.shaping import faulty
 from lakehouse_ingest.sources import RECORD_COLUMNS, envelope
@@ -171,7 +172,7 @@ def _records(spark: SparkSession, values: Sequence[bytes | None]) -> DataFrame:
     """As a source gives them: of one partition, their offsets in the order given."""
     received = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)
     rows = [("events", 0, offset, received, None, value, None) for offset, value in enumerate(values)]
-    schema = ", ".join(f"`{name}` {kind}" for name, kind in RECORD_COLUMNS.items())
+    schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in RECORD_COLUMNS.items())
     return envelope(spark.createDataFrame(rows, schema), SourceIdentity("suite", {"events": "1"}))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.session import spark_name
 from lakehouse_ingest.settings import TableSettings
 
 # Below this a further task makes only a further small file.
@@ -52,7 +52,7 @@ def stage(
     rows.sparkSession.conf.set(WAP, wap) if wap else rows.sparkSession.conf.unset(WAP)
     writer = (
         rows.coalesce(tasks_for(size))
-        .writeTo(".".join(f"`{part}`" for part in (LAKE, *target.split("."))))
+        .writeTo(spark_name(target))
         # Sorted by partition, with one file open at a time: how many partitions a batch has rows for, nobody knows.
         # 500,000 rows into 24 hours take 3.0 CPU seconds so, 3.8 with all files open; into one day 1.3 against 1.1.
         .option("fanout-enabled", str(options.all_open).lower())

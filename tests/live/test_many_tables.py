@@ -113,6 +113,26 @@ def test_the_type_may_stand_in_a_header_or_the_key(bench: Bench, topic: str, whe
     assert reasons(bench, topic) == {Reason.NO_TABLE: 2}
 
 
+class TestTypeWithBraces:
+    def test_is_a_type_like_any_other(self, bench: Bench, topic: str) -> None:
+        """What looks like a template, a format string or SQL is plain text; an object or a list of JSON is no type."""
+        kinds = ["{0}", "{type}", "[x", "`%s`; --"]
+        create_topic(bench.broker, topic, 1)
+        typed(bench, topic, [*kinds, {"a": 1}, [0]])
+        bench.ingest(settings(bench, topic, {"table": "e_{type}"}))
+        found = {bench.table(f"ns_{topic}.{name}").properties["lakehouse.type"] for name in tables_of(bench, topic)}
+        assert found == {*kinds}
+        assert reasons(bench, topic) == {Reason.NO_TABLE: 2}
+        assert totals(bench, topic) == {"received": 6, "landed": 4, "dead": 2}
+
+    def test_may_stand_in_the_key(self, bench: Bench, topic: str) -> None:
+        create_topic(bench.broker, topic, 1)
+        keys = [b"{0}", b'{"id": 1}', b'{"a":1,"a":2}']
+        produce(bench.broker, topic, [(key, event(n)) for n, key in enumerate(keys)])
+        bench.ingest(settings(bench, topic, type_from="key"))
+        assert (tables_of(bench, topic), reasons(bench, topic)) == ({"_0_"}, {Reason.NO_TABLE: 2})
+
+
 def test_entries_are_tried_in_order(bench: Bench, topic: str) -> None:
     """By topic and by type; each with settings of its own, and the last takes what is left."""
     other = f"{topic}-b"

@@ -20,7 +20,7 @@ SHARED = {"errors", "fail_points", "records", "settings"}
 STREET: dict[str, set[str]] = {
     "sources": {"ledger", "plugins"},  # the identity of a topic is a word of the ledger
     "columns": {"names"},
-    "formats": {"columns", "plugins", "shaping"},  # from shaping the one spelling of a fault
+    "formats": {"columns", "names", "plugins", "shaping"},  # from shaping the one spelling of a fault
     "routing": {"columns", "shaping"},  # likewise
     "rescuing": {"columns", "shaping"},
     "transforms": {"accounting", "shaping"},  # the one spelling of a fault
@@ -41,7 +41,7 @@ GROUND: dict[str, set[str]] = {
     "spark_errors": set(),
     "class_data": {"jars"},
     "warming": {"class_data", "jars", "session"},
-    "session": {"class_data", "hiding", "network", "spark_errors"},
+    "session": {"class_data", "hiding", "names", "network", "spark_errors"},
     "java": set(),
     "network": set(),
     "signals": set(),

@@ -47,6 +47,7 @@ OURS: Mapping[type[LakehouseError], Remedy] = {
 CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.Unreachable: TryAgain,
     catalog.FilesUnreachable: TryAgain,
+    catalog.ClocksDiffer: TryAgain,
     catalog.OutcomeUnknown: TryAgain,
     catalog.Conflict: TryAgain,
     catalog.BranchGone: Superseded,
@@ -58,6 +59,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.NamespaceMissing: NeedsOperator,
     catalog.NamespaceRefused: NeedsOperator,  # at a start of the settings: see `tables`
     catalog.Refused: NeedsOperator,
+    catalog.CodeRefused: NeedsOperator,
     catalog.BranchesRefused: SettingsRefused,
     catalog.MetadataMissing: NeedsOperator,
     catalog.FilesUnfit: TryAgain,  # the next start holds the table against the settings

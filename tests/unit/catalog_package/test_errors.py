@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from catalog import (
     load,
 )
 from catalog.connection import Lake
-from catalog.errors import redacted, translated
+from catalog.errors import ClocksDiffer, redacted, translated
 from catalog.specs import Column
 
 SECRET = "s3cr3t-value"
@@ -288,3 +289,34 @@ def test_a_snapshot_that_comes_too_late_is_a_conflict() -> None:
     """As pyiceberg's own catalogs say it, without a server."""
     with pytest.raises(Conflict), translated("staging"):
         raise ValueError("Cannot add snapshot with sequence number 3 older than last sequence number 3")
+
+
+class TestClock:
+    """Java's catalog answers 400 where a commit's time does not follow those of the table by its own clock."""
+
+    HERE = 1_700_000_000
+    AHEAD = "Invalid update timestamp 1700000000000: before last snapshot log entry at 1700000070000"
+    BEHIND = "Invalid snapshot timestamp 1700000000000: before last snapshot timestamp 1700000070000"
+    UPDATED = "Invalid snapshot timestamp 1700000000000: before last updated timestamp 1700000070000"
+
+    @pytest.mark.parametrize("said", [AHEAD, BEHIND, UPDATED])
+    @pytest.mark.parametrize(
+        ("catalogs", "expected"),
+        [
+            (HERE - 70, "this machine's clock is 70 s ahead of the catalog's"),
+            (HERE + 3_600, "this machine's clock is 3600 s behind the catalog's"),
+            (HERE + 1, "another writer's clock was 70 s ahead of this machine's and the catalog's"),
+            (None, "the clocks of this machine, the catalog and its other writers differ by 70 s"),
+        ],
+    )
+    def test_that_is_wrong_is_named(
+        self, said: str, catalogs: float | None, expected: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(time, "time", lambda: self.HERE)
+        answer = requests.Response()
+        answer.status_code = 400
+        if catalogs:
+            answer.headers["Date"] = formatdate(catalogs, usegmt=True)
+        with pytest.raises(ClocksDiffer) as told, translated("appending", committing=True):
+            raise BadRequestError(f"BadRequestException: {said}") from requests.HTTPError(response=answer)
+        assert str(told.value).startswith(f"appending: {expected}, and Iceberg allows 60 s; ")

@@ -1,0 +1,36 @@
+"""A clock that is wrong is waited for: it is set right by itself, or by somebody else than who runs the pipeline."""
+
+import json
+import time
+
+import pytest
+
+from tests.live.test_many_tables import numbers
+from tests.services.flow import LANDING, Told
+from tests.services.ingesting import Bench, running
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import until
+
+pytestmark = pytest.mark.live
+
+
+class TestClockAhead:
+    def test_of_the_catalogs_is_named_and_waited_for(
+        self, bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create_topic(bench.broker, topic, 1)
+        produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3)])
+        settings = bench.settings(topic)
+        bench.ingest(settings)
+        produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3, 6)])
+        pipeline, right = bench.pipeline(settings, drain=False), time.time
+        told = Told.of(pipeline)
+        monkeypatch.setattr(time, "time", lambda: right() + 70)
+        with running(pipeline):
+            assert until(lambda: bool(told.retries), LANDING)
+            monkeypatch.setattr(time, "time", right)
+            assert until(lambda: numbers(bench, f"ns_{topic}.{topic}") == [*range(6)], LANDING, 0.2)
+        said = (
+            "this machine's clock is 70 s ahead of the catalog's, and Iceberg allows 60 s; set the clocks right (NTP)"
+        )
+        assert all(said in each for each in told.retries)
