@@ -17,6 +17,7 @@ import typer
 from lakehouse_ingest.errors import LakehouseError, fitted
 from lakehouse_ingest.network import reach_this_machine
 from lakehouse_ingest.records import Choice
+from lakehouse_ingest.terminal import say
 
 if TYPE_CHECKING:
     from lakehouse_ingest.settings import Loaded, Settings
@@ -84,7 +85,7 @@ Jars = Annotated[
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
     if wanted:
-        typer.echo(importlib.metadata.version("lakehouse-ingest"))
+        say(importlib.metadata.version("lakehouse-ingest"))
         raise typer.Exit
 
 
@@ -575,15 +576,15 @@ def main() -> None:
         app()
     except LakehouseError as error:
         if DEBUG.get():
-            traceback.print_exc()
+            say(traceback.format_exc(), err=True)
         loaded = LOADED.get()
-        typer.echo(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
+        say(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
         sys.exit(error.exit_code)
     except Exception as bug:  # noqa: BLE001 - the last net: a sentence, not a stack
         if DEBUG.get():
-            traceback.print_exc()
+            say(traceback.format_exc(), err=True)
         said = " ".join(str(bug).split())[:120]
-        typer.echo(
+        say(
             f"lakehouse-ingest: this should not happen ({type(bug).__name__}: {said}); with --debug before the verb it"
             " says where",
             err=True,

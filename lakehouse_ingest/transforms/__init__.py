@@ -21,7 +21,7 @@ from lakehouse_ingest.accounting import LANDED, Tally
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, RESCUED, Reason
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.shaping import faulty
+from lakehouse_ingest.shaping import worded
 
 STAGE = "transform"
 GROUP = "lakehouse_ingest.transforms"
@@ -32,7 +32,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 def set_aside(rows: DataFrame, condition: Column, detail: str) -> DataFrame:
     """Records for which this holds become dead letters, unless something worse is known of them."""
-    fault = F.when(condition, faulty(Reason.SET_ASIDE, F.lit(detail), STAGE))
+    fault = F.when(condition, worded(Reason.SET_ASIDE, detail, STAGE))
     return rows.withColumn(FAULT, F.coalesce(F.col(FAULT), fault))
 
 
