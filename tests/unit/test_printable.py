@@ -3,13 +3,9 @@
 import ast
 import io
 import json
-import os
-import pty
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -30,6 +26,7 @@ from lakehouse_ingest.printable import all_printable, printable
 from lakehouse_ingest.settings import HealthSettings
 from lakehouse_ingest.terminal import Terminal, say
 from telemetry import OFF
+from tests.services.command import on_a_terminal
 from tests.unit.catalog_package.test_errors import after_connecting, serving
 
 ROOT = Path(__file__).parents[2]
@@ -108,23 +105,6 @@ def test_there_is_no_other_way_to_a_terminal() -> None:
                 given = {each.arg for each in node.keywords}
                 assert "markup" not in given or path.name == "progress.py", f"{path.name} line {node.lineno}"
                 assert called != "Live" or "console" in given, f"{path.name} line {node.lineno}"
-
-
-def on_a_terminal(*words: str) -> tuple[int, bytes]:
-    """`lakehouse-ingest` as a person starts it: the exit code, and what the terminal got."""
-    ours, theirs = pty.openpty()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
-    command = [sys.executable, "-m", "lakehouse_ingest.cli", *words]
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm"}, cwd=ROOT
-    ) as running:
-        os.close(theirs)
-        got = b""
-        with suppress(OSError):  # its end
-            while some := os.read(ours, 4096):
-                got += some
-        os.close(ours)
-        return running.wait(60), got
 
 
 def test_a_servers_answer_with_escapes_on_a_real_terminal() -> None:
