@@ -226,7 +226,10 @@ class Street:
         if faulty or parted.astray:
             if self.stream.on_error == "raise":
                 raise _bad(_all([*faulty, *parted.astray]))
-            letters, failed = self._each(lambda astray: self._write_letters(faulty, astray, work), [parted.astray])
+            names = frozenset[str]().union(*(part.names for part in parted.parts))
+            letters, failed = self._each(
+                lambda astray: self._write_letters(faulty, astray, names, work), [parted.astray]
+            )
             tallies += [tally for tally, _ in letters]
             staged += [letter for _, letter in letters if letter]
             failures += failed
@@ -257,9 +260,11 @@ class Street:
         return Written(part, staged, tally())
 
     def _write_letters(
-        self, faulty: Sequence[DataFrame], astray: Sequence[DataFrame], work: Work
+        self, faulty: Sequence[DataFrame], astray: Sequence[DataFrame], names: frozenset[str], work: Work
     ) -> tuple[Tally, Staged | None]:
-        """A second action, only when faults were seen; gives the counts of the records that no table has counted."""
+        """A second action, only when faults were seen; gives the counts of the records that no table has counted.
+
+        `names` of known fields may be shown."""
         if self.stream.on_error == "ignore":
             outcome = accounting.by_fault()
             return accounting.count(_all(astray), work.range, outcome) if astray else Tally(), None
@@ -269,13 +274,14 @@ class Street:
             observed, tally = accounting.counted(_all(astray), work.range, accounting.by_fault())
             frames.append(observed)
         with self._span("dead_letters"):
-            letters = dead_letters.letters(_all(frames), self.token.pipeline)
+            rows = _all(frames)
             samples: Callable[[], Mapping[str, Any]] = dict
             if self.watch.served:
-                letters, samples = dead_letters.sampled(letters)
+                rows, samples = dead_letters.sampled(rows)
+            letters = dead_letters.letters(rows, self.token.pipeline)
             reached(FailPoint.WRITING_LETTERS)
             staged = self._stage(self.dead, letters, len(work.range), work, ("decode", "shape"))
-        self.watch.dead(self.name, samples())
+        self.watch.dead(self.name, samples(), names)
         return tally(), staged
 
     def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work, runs: Sequence[str]) -> Staged:
@@ -403,20 +409,20 @@ def _all(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _bad(rows: DataFrame) -> BadRecord:
-    """The first of the records that can't land, in one sentence."""
+    """The first of the records that can't land, in one sentence that goes to logs and pages: nothing of it is said."""
     record, fault = F.col(RECORD), F.col(FAULT)
     first = (
         rows.where(fault.isNotNull())
-        .select(record["topic"], record["partition"], record["offset"], fault["reason"], fault["detail"])
-        .toDF("topic", "partition", "offset", "reason", "detail")
+        .select(record["topic"], record["partition"], record["offset"], fault["reason"], fault["told"])
+        .toDF("topic", "partition", "offset", "reason", "told")
         .orderBy("topic", "partition", "offset")
         .first()
     )
     assert first
+    why = f"{first.reason} ({first.told})" if first.told else first.reason
     return BadRecord(
-        f"topic {first.topic} partition {first.partition} offset {first.offset} can't land: {first.reason}"
-        f' ({first.detail}); nothing of its batch has. Mend it, or set `on_error` to "log": then such records'
-        " go to the dead letters"
+        f"topic {first.topic} partition {first.partition} offset {first.offset} can't land: {why}; nothing of its batch"
+        ' has. Mend it, or set `on_error` to "log": then such records go to the dead letters'
     )
 
 

@@ -1,30 +1,27 @@
-"""A record for everybody's eyes: its shape, the names of its fields, and nothing that it says."""
+"""A record for everybody's eyes: its shape, the names of fields that are known, and nothing that it says."""
 
 import re
+from collections.abc import Collection
 
-# A field's name is what would be a column's: a key that is data, such as an address, is blurred like a value.
-_FIELD = re.compile(r'"[A-Za-z_][A-Za-z_.-]{0,39}"(?=\s*:)')
-_JSON_WORD = re.compile(r"\b(?:true|false|null)\b")
+# Text in quotes, whole: what it says may look like anything. One that is cut off ends with the value.
+_PART = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)(?:"(?P<key>\s*:)?|\Z)|\b(?:true|false|null)\b|.', re.DOTALL)
 _CHARACTER = re.compile(r"[^\W\d_]|\d|[^\x20-\x7e]")
-_KEPT = re.compile(f"{_FIELD.pattern}|{_JSON_WORD.pattern}|{_CHARACTER.pattern}")
-_SAID = re.compile(r"(?<=: ).*?(?= is no)")
 
 
-def blurred(value: bytes | None, longest: int) -> str | None:
-    """Letters are x, digits 0, whatever can't be seen a dot."""
+def blurred(value: bytes | None, longest: int, names: Collection[str]) -> str | None:
+    """Letters are x, digits 0, whatever can't be seen a dot. A key that is none of the `names` may be data as well."""
     if value is None:
         return None
+
+    def part(found: re.Match[str]) -> str:
+        is_name = found["key"] and found["text"] in names
+        is_word = found["text"] is None and len(found[0]) > 1
+        return found[0] if is_name or is_word else _CHARACTER.sub(_blur, found[0])
+
     text = bytes(value[:longest]).decode("utf-8", "replace")
-    return _KEPT.sub(_blur, text) + ("…" if len(value) > longest else "")
-
-
-def blurred_detail(detail: str | None) -> str:
-    """What was wrong, without the value that was."""
-    return _SAID.sub(lambda found: _CHARACTER.sub(_blur, found[0]), detail or "")
+    return _PART.sub(part, text) + ("…" if len(value) > longest else "")
 
 
 def _blur(found: re.Match[str]) -> str:
     what = found[0]
-    if len(what) > 1:
-        return what
     return "x" if what.isalpha() else "0" if what.isdigit() else "·"

@@ -16,7 +16,7 @@ import pyspark
 from filelock import FileLock
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
-from lakehouse_ingest.jars import cache_folder
+from lakehouse_ingest.jars import cache_folder, mistrust, refuse_what_others_may_write
 
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # it would name each class that it can't keep
 PATIENCE_S = 300.0
@@ -32,9 +32,14 @@ def archive(java: Path) -> Path:
 
 
 def java_options(java: Path) -> str:
-    """What a start says to use it; nothing while there is none."""
+    """What a start says to use it; nothing while there is none, or where others may write it: Java runs it."""
     made = archive(java)
-    return f'"-XX:SharedArchiveFile={made}" -Xshare:auto {QUIET}' if made.is_file() else ""
+    usable = made.is_file() and not mistrust(_kept(made))
+    return f'"-XX:SharedArchiveFile={made}" -Xshare:auto {QUIET}' if usable else ""
+
+
+def _kept(made: Path) -> tuple[Path, ...]:
+    return made.parent.parent, made.parent, made
 
 
 def prepare(java: Path) -> bool:
@@ -42,6 +47,7 @@ def prepare(java: Path) -> bool:
     made = archive(java)
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
+        refuse_what_others_may_write(_kept(made))
         return _made(java, made)
     except OSError as broken:
         raise SettingsRefused(

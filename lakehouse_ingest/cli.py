@@ -17,6 +17,7 @@ import typer
 from lakehouse_ingest.errors import LakehouseError, fitted
 from lakehouse_ingest.network import reach_this_machine
 from lakehouse_ingest.records import Choice
+from lakehouse_ingest.terminal import say
 
 if TYPE_CHECKING:
     from lakehouse_ingest.settings import Loaded, Settings
@@ -66,7 +67,11 @@ Start = Annotated[
 Seek = Annotated[str | None, typer.Option(help='Before --start: the last offsets that need not be read, {"0": 41}.')]
 AllowCode = Annotated[
     bool,
-    typer.Option("--allow-code", envvar="LAKEHOUSE_INGEST_ALLOW_CODE", help="Run module:function of the settings."),
+    typer.Option(
+        "--allow-code",
+        envvar="LAKEHOUSE_INGEST_ALLOW_CODE",
+        help="Run the code that settings name: functions, classes, jars.",
+    ),
 ]
 AcceptChanges = Annotated[
     bool, typer.Option("--accept-changes", help="Go on although the settings mean something else now.")
@@ -84,7 +89,7 @@ Jars = Annotated[
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
     if wanted:
-        typer.echo(importlib.metadata.version("lakehouse-ingest"))
+        say(importlib.metadata.version("lakehouse-ingest"))
         raise typer.Exit
 
 
@@ -136,7 +141,7 @@ def run(
         "--start": start,
         "--seek": seek,
     }
-    settings = _settings(config, flags)
+    settings = _settings(config, flags, allow_code=allow_code)
     from lakehouse_ingest.commands import run as command  # noqa: PLC0415 - loads pyspark
 
     command.run(
@@ -146,7 +151,7 @@ def run(
         max_batches=max_batches,
         accept_changes=accept_changes,
         allow_code=allow_code,
-        reread=lambda: _settings(config, flags),
+        reread=lambda: _settings(config, flags, allow_code=allow_code),
     )
 
 
@@ -164,7 +169,7 @@ def check(
     jars: Jars = None,
 ) -> None:
     """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves no table."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=True)
     from lakehouse_ingest.commands import check as command  # noqa: PLC0415 - loads pyspark
 
     if code := command.check(settings, LOADED.get(), jars=jars, allow_code=allow_code):
@@ -229,12 +234,15 @@ def status(
     warehouse: Warehouse = None,
     namespace: Namespace = None,
     *,
+    allow_code: AllowCode = False,
     json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
     jars: Jars = None,
 ) -> None:
     """What the tables know: offsets, lag, the last batch, rows, files, snapshots. Changes none of it."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(
+        config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
+    )
     from lakehouse_ingest.commands import status as command  # noqa: PLC0415 - loads pyiceberg
 
     command.status(settings, jars=jars, as_json=json, watch=watch)
@@ -250,7 +258,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="One look, then end, as without a terminal.")] = False,
 ) -> None:
     """What a running pipeline is doing now: throughput, lag, freshness, batches, tables, dead letters, errors."""
-    settings = None if url else _settings(config, {})
+    settings = None if url else _settings(config, {}, allow_code=True)
     from lakehouse_ingest.commands import top as command  # noqa: PLC0415 - loads rich
 
     command.top(settings.health if settings else None, url=url, once=once)
@@ -266,11 +274,14 @@ def verify(
     warehouse: Warehouse = None,
     namespace: Namespace = None,
     *,
+    allow_code: AllowCode = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
     """Recount from the tables: every offset in exactly one place, or what is not. Changes nothing."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(
+        config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
+    )
     from lakehouse_ingest.commands import verify as command  # noqa: PLC0415 - loads pyiceberg
 
     if code := command.verify(settings, jars=jars, as_json=json):
@@ -288,6 +299,7 @@ def files(
     namespace: Namespace = None,
     snapshot: Annotated[int | None, typer.Option(show_default=False, help="Those of an earlier snapshot.")] = None,
     *,
+    allow_code: AllowCode = False,
     deletes: Annotated[
         bool,
         typer.Option(
@@ -302,7 +314,7 @@ def files(
     """List the files that hold a table's rows now, a path a line, for engines that know only files."""
     # Whoever reads files has no topics: any name does.
     flags = _flags(None if config else "files", None, None, catalog_uri, warehouse, namespace)
-    settings = _settings(config, flags)
+    settings = _settings(config, flags, allow_code=allow_code)
     from lakehouse_ingest.commands import files as command  # noqa: PLC0415 - loads pyiceberg
 
     command.files(settings, table, snapshot=snapshot, deletes=deletes, jars=jars, as_json=json)
@@ -322,11 +334,14 @@ def recover(
     ] = None,
     only: Annotated[str | None, typer.Option(help="Of this topic or table alone.")] = None,
     *,
+    allow_code: AllowCode = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
     """Say what keeps a pipeline from starting, such as a topic made anew, and what can be done; do what is chosen."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(
+        config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
+    )
     from lakehouse_ingest.commands import recover as command  # noqa: PLC0415 - loads pyiceberg
 
     if code := command.recover(settings, choice=choose, only=only, jars=jars, as_json=json):
@@ -348,12 +363,15 @@ def acknowledge(
         list[str] | None, typer.Option(show_default=False, help="These alone: topic/partition/first-last; repeatable.")
     ] = None,
     *,
+    allow_code: AllowCode = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it says what would be done.")] = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
     """Note that rows were taken out on purpose, as by an erasure: `verify` then counts them as removed, not lost."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(
+        config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
+    )
     from lakehouse_ingest.commands import acknowledge as command  # noqa: PLC0415 - loads pyiceberg
 
     code = command.acknowledge(
@@ -379,12 +397,15 @@ def promote(
         typer.Option(show_default=False, help="Of the column; without it that of the values."),
     ] = None,
     *,
+    allow_code: AllowCode = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it: what would be done is said without this.")] = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
     """Make a field that contracts have set aside a column of its own, and fill it for the rows that are there."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(
+        config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
+    )
     from lakehouse_ingest.commands import promote as command  # noqa: PLC0415 - loads pyiceberg
 
     command.promote(settings, table, field, kind=type, yes=yes, jars=jars, as_json=json)
@@ -411,6 +432,7 @@ def adopt(
         typer.Option(dir_okay=False, help='Those of a file, each the next to read: {"topic": {"0": 42}}.'),
     ] = None,
     *,
+    allow_code: AllowCode = False,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Although the topic no longer holds what comes next.")
     ] = False,
@@ -419,7 +441,9 @@ def adopt(
     jars: Jars = None,
 ) -> None:
     """Take over tables that another writer has fed so far: say where it has ended, and go on from there."""
-    settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace))
+    settings = _settings(
+        config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
+    )
     from lakehouse_ingest.commands import adopt as command  # noqa: PLC0415 - loads pyiceberg
 
     origin = command.From(from_table, from_checkpoint, from_group, from_file)
@@ -442,7 +466,7 @@ def settings(
     if example:
         command.example(example.value)
     elif config:
-        _settings(config, {})
+        _settings(config, {}, allow_code=True)
         loaded = LOADED.get()
         assert loaded
         command.show_in_force(loaded, as_json=json)
@@ -503,7 +527,9 @@ def serve(
     from lakehouse_ingest.commands import catalog as command  # noqa: PLC0415 - likewise
 
     # Whoever serves tables has no topics: any name does.
-    settings = _settings(config, _flags(None if config else "tables", None, None, None, warehouse, None))
+    settings = _settings(
+        config, _flags(None if config else "tables", None, None, None, warehouse, None), allow_code=True
+    )
     command.serve(embedded(settings.catalog, settings.s3, jars, port))
 
 
@@ -555,8 +581,10 @@ def _flags(
     }
 
 
-def _settings(config: Path | None, flags: dict[str, Any]) -> "Settings":
+def _settings(config: Path | None, flags: dict[str, Any], *, allow_code: bool = False) -> "Settings":
+    """`allow_code`, too, where the verb refuses what names code by itself, or uses nothing that could."""
     from lakehouse_ingest.settings import from_flags, load  # noqa: PLC0415 - help and version need no pydantic
+    from lakehouse_ingest.settings.named_code import refuse_code  # noqa: PLC0415 - likewise
 
     topics = flags.get("--topics")
     loaded = load(
@@ -566,6 +594,7 @@ def _settings(config: Path | None, flags: dict[str, Any]) -> "Settings":
         ),
     )
     LOADED.set(loaded)
+    refuse_code(loaded.settings, allow_code=allow_code)
     return loaded.settings
 
 
@@ -575,15 +604,15 @@ def main() -> None:
         app()
     except LakehouseError as error:
         if DEBUG.get():
-            traceback.print_exc()
+            say(traceback.format_exc(), err=True)
         loaded = LOADED.get()
-        typer.echo(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
+        say(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
         sys.exit(error.exit_code)
     except Exception as bug:  # noqa: BLE001 - the last net: a sentence, not a stack
         if DEBUG.get():
-            traceback.print_exc()
+            say(traceback.format_exc(), err=True)
         said = " ".join(str(bug).split())[:120]
-        typer.echo(
+        say(
             f"lakehouse-ingest: this should not happen ({type(bug).__name__}: {said}); with --debug before the verb it"
             " says where",
             err=True,

@@ -193,9 +193,15 @@ def are_names(keys: Collection[str]) -> bool:
     return all(key and "." not in key for key in keys) and len({key.casefold() for key in keys}) == len(keys)
 
 
+def within(iceberg: str) -> list[str]:
+    """The names of the fields in it."""
+    found = re.findall(r'("(?:[^"]|"")*"|\w+)\s*:', iceberg)
+    return [name[1:-1].replace('""', '"') if name[0] == '"' else name for name in found]
+
+
 def width(iceberg: str) -> int:
     """How many columns it counts for: itself, and each field within."""
-    return 1 + len(re.findall(r'(?:"(?:[^"]|"")*"|\w+)\s*:', iceberg))
+    return 1 + len(within(iceberg))
 
 
 def _named(name: str) -> str:

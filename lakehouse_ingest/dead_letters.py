@@ -42,11 +42,12 @@ def letters(rows: DataFrame, pipeline: str) -> DataFrame:
 
 
 def sampled(rows: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, Sample]]]:
-    """The same letters, and the newest of each reason, to be asked for when they have been written."""
-    place = (F.col(SOURCE)[name].alias(name) for name in ("topic", "partition", "offset"))
-    shown = F.struct("detail", *place, F.substring("value", 1, SAMPLED).alias("value"))
+    """The same rows, and the newest faulty one of each reason, to be asked for when they have been written."""
+    fault, record = F.col(FAULT), F.col(RECORD)
+    place = (record[name].alias(name) for name in ("topic", "partition", "offset"))
+    shown = F.struct(fault["told"].alias("told"), *place, F.substring(record["value"], 1, SAMPLED).alias("value"))
     newest = [
-        F.max_by(shown, F.when(F.col("reason") == str(reason), F.col("timestamp"))).alias(str(reason))
+        F.max_by(shown, F.when(fault["reason"] == str(reason), record["timestamp"])).alias(str(reason))
         for reason in Reason
     ]
     observation = Observation()

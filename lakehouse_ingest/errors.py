@@ -23,6 +23,8 @@ What is done about a failure follows from its type, and is one of four:
     stop        SettingsRefused, NeedsOperator: nothing more is written, and the sentence says what settles it
 """
 
+from lakehouse_ingest.printable import printable
+
 
 class LakehouseError(Exception):
     """One sentence for a person, saying what was found and what to do."""
@@ -61,7 +63,8 @@ LONGEST = 200  # characters of a sentence that a person reads at a glance
 
 
 def fitted(sentence: str, longest: int = LONGEST) -> str:
-    """What is too long is cut in the middle: what to do stands behind the last semicolon, and stays."""
+    """On one line; what is too long is cut in the middle: what to do stands behind the last semicolon, and stays."""
+    sentence = printable(sentence)
     if len(sentence) <= longest:
         return sentence
     head, mark, advice = sentence.rpartition("; ")

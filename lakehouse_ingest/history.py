@@ -6,12 +6,12 @@ with the process: what was before stands in the batch record.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any
 
-from lakehouse_ingest.blurring import blurred, blurred_detail
+from lakehouse_ingest.blurring import blurred
 
 MINUTES = 60
 BATCHES = 60
@@ -97,14 +97,14 @@ class History:
             one, minute = self._now(stream)
             one.lag, one.lag_s = minute.lag, minute.lag_s = records, round(seconds, 1)
 
-    def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]]) -> None:
-        """One of each reason, as it came; kept as it may be shown."""
+    def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> None:
+        """One of each reason, as it came; kept as it may be shown: `told` is made for that, see `shaping.faulty`."""
         shown = {
             reason: {
                 "at": self._clock(),
                 "where": f"{each['topic']}/{each['partition']}@{each['offset']}",
-                "detail": self._shown(blurred_detail(each["detail"]))[:LONGEST],
-                "value": blurred(each["value"], SAMPLED),
+                "detail": self._shown(each["told"] or "")[:LONGEST],
+                "value": blurred(each["value"], SAMPLED, names),
             }
             for reason, each in samples.items()
         }

@@ -25,6 +25,7 @@ SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
 HEADS = f"{PREFIX}heads."  # likewise
 SIZE = f"{PREFIX}size."  # likewise: how many records the last batch could take; see `batch_size`
 FENCE = f"{PREFIX}fence"  # of a commit that moves main and nothing else: the pipeline, and the epoch that began
+LARGEST = 4 << 20  # bytes of a mark or of heads, unpacked: 100,000 partitions take less
 AGAIN = "~"  # between a topic's id and the generation in which its log was begun again
 
 Summary = Mapping[str, str]
@@ -155,7 +156,10 @@ def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
 def heads(ancestors: Iterable[Summary], pipeline: str) -> dict[str, Head]:
     """What the newest writing of the batch record says of each table of a pipeline."""
     text = next((found for summary in ancestors if (found := summary.get(f"{HEADS}{pipeline}"))), None)
-    return {name: (epoch, batch) for name, epoch, batch in _unpacked(text)} if text else {}
+    try:
+        return {name: (epoch, batch) for name, epoch, batch in _unpacked(text)} if text else {}
+    except (ValueError, TypeError) as failure:
+        raise _unreadable(failure) from failure
 
 
 def heads_text(found: Mapping[str, Head]) -> str:
@@ -196,16 +200,24 @@ def encode(mark: Mark) -> str:
 
 
 def _packed(body: Any) -> str:
-    packed = zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 9)
+    text = json.dumps(body, separators=(",", ":")).encode()
+    if len(text) > LARGEST:  # no start could read it
+        raise LedgerUnclear(
+            f"what a commit tells the next start would take more than {LARGEST >> 20} MiB: so many partitions or tables"
+            " are too much for one pipeline; divide them among several"
+        )
+    packed = zlib.compress(text, 9)
     return f"{FORMAT}{SEPARATOR}{base64.b85encode(packed).decode()}"
 
 
 def decode(text: str) -> Mark:
     try:
         body = _unpacked(text)
-        keys = [
-            (topic, number) for topic, _, runs in body["t"] for first, last in runs for number in range(first, last + 1)
-        ]
+        runs = [(topic, range(first, last + 1)) for topic, _, its in body["t"] for first, last in its]
+        # A few bytes can name billions of partitions: nothing is made of them before their number is known to be right.
+        if sum(map(len, (numbers for _, numbers in runs))) != len(body["n"]):
+            raise _unreadable(ValueError("runs and offsets differ"))
+        keys = [(topic, number) for topic, numbers in runs for number in numbers]
         following = dict(zip(keys, body["n"], strict=True))
         token = Token(body["p"], body["g"], body["e"], body["b"])
         identity = SourceIdentity(body["c"], {topic: topic_id for topic, topic_id, _ in body["t"]})
@@ -215,7 +227,7 @@ def decode(text: str) -> Mark:
         )
         known = {at: offset for at, offset in following.items() if offset >= 0}
         return Mark(token, identity, start, known, complete, body["h"], body["r"])
-    except (ValueError, KeyError, TypeError) as failure:
+    except (ValueError, KeyError, TypeError, OverflowError) as failure:
         raise _unreadable(failure) from failure
 
 
@@ -226,9 +238,13 @@ def _unpacked(text: str) -> Any:
             f"the ledger was written in format {int(written)}, this program reads up to {FORMAT}:"
             " install the newer lakehouse-ingest that wrote it"
         )
+    unpacking = zlib.decompressobj()
     try:
-        return json.loads(zlib.decompress(base64.b85decode(packed)))
-    except (ValueError, zlib.error) as failure:
+        body = unpacking.decompress(base64.b85decode(packed), LARGEST)
+        if not unpacking.eof:
+            raise _unreadable(ValueError(f"it is no whole text of {LARGEST >> 20} MiB at most"))
+        return json.loads(body)
+    except (ValueError, RecursionError, zlib.error) as failure:
         raise _unreadable(failure) from failure
 
 

@@ -5,7 +5,7 @@ ends as soon as its query runs; each batch is one of its own, and so is the stop
 told of a start that failed stands in its own spans.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from time import monotonic
@@ -19,6 +19,7 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.health import Board, State
 from lakehouse_ingest.hiding import secrets_of
 from lakehouse_ingest.history import History, Told
+from lakehouse_ingest.printable import all_printable
 from lakehouse_ingest.settings import HealthSettings, Settings
 from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
@@ -164,10 +165,10 @@ class Watch:
         if self._served:
             self.history.table(table, rows, files, size, snapshots, snapshot)
 
-    def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]]) -> None:
-        """One of each reason, as it came."""
+    def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> None:
+        """One of each reason, as it came; the `names` of fields that are known may be shown."""
         if self._served:
-            self.history.dead(stream, samples)
+            self.history.dead(stream, samples, names)
 
     def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
         self._of_partitions("lakehouse.lag", stream, lag)
@@ -233,12 +234,12 @@ class Watch:
     def _pages(self, settings: HealthSettings, about: Mapping[str, object]) -> Pages:
         def live(_: Mapping[str, str]) -> Answer:
             verdict = self.board.live(settings.stuck)
-            return as_json({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
+            return _answer({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
 
         def ready(_: Mapping[str, str]) -> Answer:
             verdict = self.board.ready(settings.fresh)
             said = {"ready": verdict.good, "reasons": verdict.reasons, "pipeline": self._pipeline}
-            return as_json({**said, "streams": self.board.shown()}, 200 if verdict.good else 503)
+            return _answer({**said, "streams": self.board.shown()}, 200 if verdict.good else 503)
 
         def scrape(headers: Mapping[str, str]) -> Answer:
             return self._sink.scrape(headers.get("accept", "")) or as_json({"error": NO_METRICS}, 404)
@@ -247,7 +248,7 @@ class Watch:
             alive, verdict = self.board.live(settings.stuck), self.board.ready(settings.fresh)
             said = {"pipeline": self._pipeline, "live": alive.good, "ready": verdict.good, "reasons": verdict.reasons}
             said |= {"about": about}
-            return as_json({**said, "doing": self.board.shown(), **self.history.told()})
+            return _answer({**said, "doing": self.board.shown(), **self.history.told()})
 
         page = Answer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
         pages = {
@@ -271,6 +272,11 @@ class Watch:
 
     def close(self) -> None:
         self._sink.shutdown(timeout_s=5)
+
+
+def _answer(said: Mapping[str, Any], status: int = 200) -> Answer:
+    """For a page or a terminal, which is not to obey what records and servers have said."""
+    return as_json(all_printable(said), status)
 
 
 def _shown(error: BaseException) -> str:

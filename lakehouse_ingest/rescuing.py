@@ -35,9 +35,11 @@ def set_aside(rows: DataFrame, columns: Sequence[ColumnPlan], aside: Aside, *, b
     if aside.may_refuse:
         refused = F.when(looked, _once(read, lambda it: F.get(F.map_keys(_left(it, row, aside)), F.lit(0))))
         names = [column.field for column in columns]
-        detail = F.concat(F.substring(F.col("_refused"), 1, 60), F.lit(": the table's contract takes no such field"))
+        why = ": the table's contract takes no such field"
+        detail = F.concat(F.substring(F.col("_refused"), 1, 60), F.lit(why))
+        no_column = faulty(Reason.NO_COLUMN, detail, STAGE, f"a field{why}")
         misfit = F.when(F.col("_refused").isin(names), F.col(MISFIT))
-        fault = F.when(F.col("_refused").isNotNull(), F.coalesce(misfit, faulty(Reason.NO_COLUMN, detail, STAGE)))
+        fault = F.when(F.col("_refused").isNotNull(), F.coalesce(misfit, no_column))
         kept = kept.withColumn("_refused", refused).withColumn(FAULT, F.coalesce(F.col(FAULT), fault))
     return kept.select(RECORD, FAULT, DATA, *([RESCUED] if aside.rescues else []))
 

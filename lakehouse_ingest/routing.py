@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Reason
 from lakehouse_ingest.settings import StreamSettings, TableSettings
-from lakehouse_ingest.shaping import faulty
+from lakehouse_ingest.shaping import faulty, worded
 
 STAGE = "route"
 NOT_KEPT = "not kept"  # the route of records whose type is not kept
@@ -79,13 +79,14 @@ def route(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
 def astray(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
     """A fault for records without a route, unless something worse is known of them."""
     topic, kind = F.col(RECORD)["topic"], F.col(KIND)
-    unknown = F.concat(F.lit("no entry of `streams.tables` takes the topic "), topic)
+    untaken = "no entry of `streams.tables` takes "
+    unknown = faulty(Reason.NO_TABLE, F.concat(F.lit(f"{untaken}the topic "), topic), STAGE, f"{untaken}the topic")
     if stream.type_from:
-        typeless = F.lit(f"no type is found at {stream.type_from}")
-        unknown = F.when(kind.isNull(), typeless).otherwise(
-            F.concat(unknown, F.lit(" with the type "), F.substring(kind, 1, 60))
-        )
-    fault = F.coalesce(FAULT, faulty(Reason.NO_TABLE, unknown, STAGE))
+        detail = F.concat(F.lit(f"{untaken}the topic "), topic, F.lit(" with the type "), F.substring(kind, 1, 60))
+        untyped = worded(Reason.NO_TABLE, f"no type is found at {stream.type_from}", STAGE)
+        typed = faulty(Reason.NO_TABLE, detail, STAGE, f"{untaken}the topic with this type")
+        unknown = F.when(kind.isNull(), untyped).otherwise(typed)
+    fault = F.coalesce(FAULT, unknown)
     return _with_type(rows, stream.type_from, field).withColumn(FAULT, fault).drop(KIND)
 
 

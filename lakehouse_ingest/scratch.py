@@ -2,6 +2,8 @@
 
 Checkpoints, and what Spark keeps beside them, are as large as a batch: a service that is killed now and then would
 fill the disk with them. The lock goes with its holder, however that ends; a folder without one is not ours to judge.
+Anyone may make a folder of such a name in the temporary folder, with a link in it to a file of ours: only what is our
+user's own is opened, and no link is followed.
 """
 
 import fcntl
@@ -9,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "lakehouse-ingest-"
@@ -36,11 +38,18 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _remove_orphans(among: Path) -> None:
-    for file in among.glob(f"{PREFIX}*/{LOCK}"):
-        with suppress(OSError):  # another user's, in use, or gone by now
-            lock = os.open(file, os.O_RDWR)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(file.parent, ignore_errors=True)
-            finally:
-                os.close(lock)
+    for folder in among.glob(f"{PREFIX}*"):
+        with suppress(OSError), ExitStack() as stack:  # another user's, in use, or gone by now
+            itself = _opened(stack, folder, os.O_RDONLY | os.O_DIRECTORY)
+            lock = _opened(stack, LOCK, os.O_RDWR | os.O_NONBLOCK, within=itself)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _opened(stack: ExitStack, path: Path | str, how: int, within: int | None = None) -> int:
+    """Of our user's own, and no link."""
+    opened = os.open(path, how | os.O_NOFOLLOW, dir_fd=within)
+    stack.callback(os.close, opened)
+    if os.fstat(opened).st_uid != os.geteuid():
+        raise PermissionError
+    return opened

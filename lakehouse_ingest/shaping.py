@@ -1,5 +1,6 @@
 """From decoded fields to the columns of the table: ranges, required fields, the event time, coordinates."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -7,7 +8,7 @@ from decimal import Decimal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.columns import EVENT_TIME, Aside, ColumnPlan
+from lakehouse_ingest.columns import EVENT_TIME, Aside, ColumnPlan, within
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, RESCUED, SOURCE, Reason
 
@@ -20,6 +21,7 @@ YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # what readers of the tab
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as directories in Hive's way have them
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
 # What a column becomes one for: complete, with its zone, and no finer than a column keeps.
 DATE = r"^(?!0000)\d{4}-\d{2}-\d{2}\z"
@@ -40,14 +42,39 @@ class TablePlan:
     partitions: frozenset[str] = frozenset()  # names of partition fields, which Iceberg gives to no column
 
     @property
+    def names(self) -> frozenset[str]:
+        """Those of the fields that have a place, the columns' and within them, where they look like names."""
+        found = (name for each in self.columns for name in (each.field, *within(each.iceberg)))
+        return frozenset(filter(NAME.fullmatch, found))
+
+    @property
     def strict(self) -> Aside | None:
         """The contract; what a row can't be without is never set aside."""
         needed = [each.field for each in self.columns if each.required or each.field == self.event_time]
         return self.aside and self.aside.strict(needed)
 
 
-def faulty(reason: Reason, detail: Column, stage: str) -> Column:
-    return F.struct(F.lit(str(reason)).alias("reason"), detail.alias("detail"), F.lit(stage).alias("stage"))
+def faulty(reason: Reason, detail: Column, stage: str, told: str | Column = "") -> Column:
+    """The detail may say what the record says. `told` is for everybody's eyes: it is made of the settings' words, ours
+    and the names of known columns, never of a value or of a key that is none."""
+    told = F.lit(told) if isinstance(told, str) else told
+    parts = {"reason": F.lit(str(reason)), "detail": detail, "stage": F.lit(stage), "told": told}
+    return F.struct(*(part.alias(name) for name, part in parts.items()))
+
+
+def worded(reason: Reason, words: str, stage: str) -> Column:
+    """A fault in words that hold nothing of a record."""
+    return faulty(reason, F.lit(words), stage, words)
+
+
+def misfit_told(column: ColumnPlan) -> str:
+    """What everybody may know of a value that its column does not take. Of a struct's fields many may be data."""
+    return f"{known_as(column.field)} is not {column.takes.partition('<')[0]}"
+
+
+def known_as(field: str) -> str:
+    """A column's field, where that is a name: a key such as an address is somebody's data, though it has a column."""
+    return field if NAME.fullmatch(field) else "a field"
 
 
 def shape(rows: DataFrame, plan: TablePlan) -> DataFrame:
@@ -122,8 +149,8 @@ def _as_read(column: ColumnPlan) -> Column:
 def _no_number(column: ColumnPlan) -> Column:
     """JSON has no infinity: what the value was is not known any more, so the record is kept as it came."""
     value = F.col(DATA)[column.field]
-    detail = F.lit(f"{column.field}: the number is too large")
-    return F.when(F.abs(value) == F.lit(float("inf")), faulty(Reason.OUT_OF_RANGE, detail, STAGE))
+    detail, told = (f"{name}: the number is too large" for name in (column.field, known_as(column.field)))
+    return F.when(F.abs(value) == F.lit(float("inf")), faulty(Reason.OUT_OF_RANGE, F.lit(detail), STAGE, told))
 
 
 def _checks(column: ColumnPlan) -> Sequence[Column]:
@@ -136,24 +163,27 @@ def _checks(column: ColumnPlan) -> Sequence[Column]:
     if column.wire.startswith("decimal") and not column.wire.endswith(",0)"):
         text = F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))
     detail = F.concat(F.lit(f"{column.field}: "), F.substring(text, 1, 60), F.lit(f" is not {column.takes}"))
+    told = misfit_told(column)
     checks = []
     if column.required:
-        checks.append(F.when(value.isNull(), faulty(Reason.MISSING, F.lit(f"{column.field} is missing"), STAGE)))
+        checks.append(F.when(value.isNull(), _missing(Reason.MISSING, column.field)))
     if column.low is not None:
         outside = (value < _exactly(column.low)) | (value > _exactly(column.high))
-        checks.append(F.when(outside, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+        checks.append(F.when(outside, faulty(Reason.OUT_OF_RANGE, detail, STAGE, told)))
     if kind.startswith("decimal"):
         lost = value.isNotNull() & ~F.coalesce(value.try_cast(column.spark) == value, F.lit(False))
-        checks.append(F.when(lost, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+        checks.append(F.when(lost, faulty(Reason.OUT_OF_RANGE, detail, STAGE, told)))
     elif kind in ("float", "double"):
         # JSON has no infinity: one that appears was a number too large for the type.
         infinite = F.abs(value) == F.lit(float("inf"))
-        checks.append(F.when(infinite, faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+        checks.append(F.when(infinite, faulty(Reason.OUT_OF_RANGE, detail, STAGE, told)))
     elif kind == "date":
         first, last = (F.lit(day).cast("date") for day in (FIRST_DAY, LAST_DAY))
-        checks.append(F.when(~value.between(first, last), faulty(Reason.OUT_OF_RANGE, detail, STAGE)))
+        checks.append(F.when(~value.between(first, last), faulty(Reason.OUT_OF_RANGE, detail, STAGE, told)))
     elif kind == "timestamptz" and column.name != EVENT_TIME:
-        checks.append(F.when(value.isNotNull() & _value(column).isNull(), faulty(Reason.WRONG_TYPE, detail, STAGE)))
+        checks.append(
+            F.when(value.isNotNull() & _value(column).isNull(), faulty(Reason.WRONG_TYPE, detail, STAGE, told))
+        )
     return checks
 
 
@@ -173,21 +203,16 @@ def _event_time(plan: TablePlan) -> Column:
 
 
 def _event_time_check(plan: TablePlan, at: Column) -> Column:
-    text = F.col(DATA)[plan.event_time].cast("string")
-    return F.when(
-        at.isNull(),
-        F.when(text.isNull(), faulty(Reason.EVENT_TIME, F.lit(f"{plan.event_time} is missing"), STAGE)).otherwise(
-            faulty(
-                Reason.EVENT_TIME,
-                F.concat(
-                    F.lit(f"{plan.event_time}: "),
-                    F.substring(text, 1, 60),
-                    F.lit(f" is no time in {plan.unit}"),
-                ),
-                STAGE,
-            )
-        ),
-    )
+    assert plan.event_time
+    text, wrong = F.col(DATA)[plan.event_time].cast("string"), f" is no time in {plan.unit}"
+    detail = F.concat(F.lit(f"{plan.event_time}: "), F.substring(text, 1, 60), F.lit(wrong))
+    no_time = faulty(Reason.EVENT_TIME, detail, STAGE, f"{known_as(plan.event_time)}{wrong}")
+    missing = _missing(Reason.EVENT_TIME, plan.event_time)
+    return F.when(at.isNull(), F.when(text.isNull(), missing).otherwise(no_time))
+
+
+def _missing(reason: Reason, field: str) -> Column:
+    return faulty(reason, F.lit(f"{field} is missing"), STAGE, f"{known_as(field)} is missing")
 
 
 def _epoch(number: Column, unit: str, *, plausible: bool) -> Column:

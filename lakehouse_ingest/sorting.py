@@ -19,7 +19,7 @@ from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
 from lakehouse_ingest.routing import NOT_KEPT, STAGE, Route, astray
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.shaping import faulty, shape
+from lakehouse_ingest.shaping import faulty, shape, worded
 from lakehouse_ingest.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
 from lakehouse_ingest.transforms import Transform
@@ -43,6 +43,7 @@ class Part:
     landing: Landing
     rows: DataFrame
     size: int  # records at most
+    names: frozenset[str]  # of the fields that are known: columns, and what is in them
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Group:
 def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> Parted:
     """All to one table that is known: nothing has to be looked at before the one pass that writes."""
     assert keeper.landing
-    return Parted([Part(keeper.landing, _shaped(records, keeper, keeper.plan((), records), spans), size)])
+    plan = keeper.plan((), records)
+    return Parted([Part(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
 
 
 def sort(
@@ -90,7 +92,7 @@ def sort(
     for group, keeper, plan in planned:
         rows = _shaped(group.rows, keeper, plan, spans, transform)
         if keeper.landing:
-            parts.append(Part(keeper.landing, rows, group.size))
+            parts.append(Part(keeper.landing, rows, group.size, plan.plan.names))
         else:
             nowhere.append(rows.select(RECORD, FAULT))
             notes.append(f"{keeper.name} is not made: {plan.why}")
@@ -189,7 +191,7 @@ def _nowhere(
     """The records that no table takes, each with the reason."""
     left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
     unasked = tables.unasked
-    fault = F.when(F.col(ROUTE).isNotNull(), faulty(unasked.reason, F.lit(unasked.detail), STAGE))
+    fault = F.when(F.col(ROUTE).isNotNull(), worded(unasked.reason, unasked.detail, STAGE))
     for reason in (Reason.NAME_TAKEN, Reason.NO_TABLE, Reason.TOO_MANY_TABLES):
         told = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is reason}
         if told:

@@ -59,6 +59,21 @@ def _rendered_without_secrets(_: Any, __: str, line: Any) -> str:
     return masked_text(str(line))
 
 
+def _spelled_out(_: Any, __: str, event: Event) -> Event:
+    """For a terminal, which obeys escapes, whoever wrote them. Stacks keep their lines; JSON spells all this anyway."""
+    parted = ("exception", "stack")
+    return {
+        key: "\n".join(map(_visible, value.split("\n") if key in parted else [value]))
+        if isinstance(value, str)
+        else value
+        for key, value in event.items()
+    }
+
+
+def _visible(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def _own_logger(*name: Any) -> logging.Logger:
     return logging.getLogger(".".join((OURS, *map(str, name[:1]))))
 
@@ -93,7 +108,7 @@ def configure(settings: LogSettings | None = None) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _renderer(settings),
+                *_renderers(settings),
                 _rendered_without_secrets,
             ],
         )
@@ -113,9 +128,10 @@ def set_level(name: Level) -> None:
     logging.getLogger(OURS).setLevel(level)
 
 
-def _renderer(settings: LogSettings) -> Processor:
+def _renderers(settings: LogSettings) -> list[Processor]:
     terminal = sys.stderr.isatty()
     if settings.format == "text" or (settings.format == "auto" and terminal):
         # The pretty tracebacks show local variables, and with them secrets.
-        return structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
-    return structlog.processors.JSONRenderer()
+        text = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
+        return [_spelled_out, text]
+    return [structlog.processors.JSONRenderer()]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from lakehouse_ingest import batch_record
@@ -22,6 +21,7 @@ from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.records import Token, TopicPartition
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.terminal import Terminal, say
 from lakehouse_ingest.verifying.findings import Kind
 from lakehouse_ingest.verifying.pages import Run
 from lakehouse_ingest.verifying.proof import Recounted
@@ -68,9 +68,9 @@ def acknowledge(
         for each in found if yes else ():
             _carry_out(each, why)
     if as_json:
-        typer.echo(json.dumps([_as_plain(each, done=yes) for each in found], indent=2))
+        say(json.dumps([_as_plain(each, done=yes) for each in found], indent=2))
     else:
-        console = Console(highlight=False, soft_wrap=True)
+        console = Terminal(soft_wrap=True)
         console.print(*(part for each in found for part in _of_stream(each, done=yes)), sep="\n")
         if not yes and any(each.meant for each in found):
             console.print("\nNothing has been changed. --yes with a --reason, or set right what is wrong.")

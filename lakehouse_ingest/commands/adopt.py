@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console
+from rich.text import Text
 
 from lakehouse_ingest import decided, names, planning, sources
 from lakehouse_ingest.batch_record import record_spec
@@ -28,6 +27,7 @@ from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import beginning
 from lakehouse_ingest.tables import Lake, Registered, TableState
+from lakehouse_ingest.terminal import Terminal, say
 from lakehouse_ingest.writers.iceberg import FileOptions
 
 UNANSWERED = 3
@@ -120,7 +120,7 @@ def adopt(
         raise SettingsRefused(f"{' and '.join(origin.named)} are several origins of the offsets: give one of them")
     if "" in vars(origin).values():
         raise SettingsRefused(f"{origin.named[0]} is empty: give the name")
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     with reached(settings, jars) as uri:
         if not origin.named:
             _tell_traces(console, settings, uri, as_json=as_json)
@@ -133,7 +133,7 @@ def adopt(
             for each in taken:
                 _carry_out(settings, each)
     if as_json:
-        typer.echo(json.dumps([_plain(each, done=yes) for each in found], indent=2))
+        say(json.dumps([_plain(each, done=yes) for each in found], indent=2))
     else:
         for each in found:
             _show(console, each)
@@ -310,7 +310,7 @@ def _carry_out(settings: Settings, stood: Stood) -> None:
 # -- what is said -----------------------------------------------------------------------------------------
 
 
-def _tell_traces(console: Console, settings: Settings, uri: str, *, as_json: bool) -> None:
+def _tell_traces(console: Terminal, settings: Settings, uri: str, *, as_json: bool) -> None:
     """Without an origin: what the tables themselves say of who has fed them."""
     said: dict[str, str] = {}
     for stream in settings.streams:
@@ -320,10 +320,10 @@ def _tell_traces(console: Console, settings: Settings, uri: str, *, as_json: boo
             found = _advice(each.name, each.left) if each.state else f"{each.name} is not there"
             said[each.name] = found
     if as_json:
-        typer.echo(json.dumps([{"table": name, "found": found} for name, found in said.items()], indent=2))
+        say(json.dumps([{"table": name, "found": found} for name, found in said.items()], indent=2))
         return
     for found in said.values():
-        console.print(f"{found}.", markup=False)
+        console.print(f"{found}.")
     console.print("\nNothing has been changed. Give one origin of the offsets.")
 
 
@@ -342,34 +342,34 @@ def _advice(table: str, left: Traces) -> str:
             return f"no snapshot of {table} says how far its writer had come: {WAYS}"
 
 
-def _show(console: Console, stood: Stood) -> None:
-    console.print(f"[bold]{stood.identity}[/]", end=": ")
+def _show(console: Terminal, stood: Stood) -> None:
+    console.print(Text(stood.identity, style="bold"), end=": ")
     if stood.origin is None:
         why = str(stood.begun) if stood.begun else "the origin says nothing of its topics"
-        console.print(f"{why}. It is left alone.", markup=False)
+        console.print(f"{why}. It is left alone.")
         return
-    console.print(f"{stood.note}.", markup=False)
+    console.print(f"{stood.note}.")
     unnamed = set(stood.unnamed)
     for at, offset in [*stood.offsets.items()][:SHOWN]:
         why = " (not named there: as `source.start` says)" if at in unnamed else ""
         lost = f", {stood.lost[at][0]} to {offset - 1} are lost" if at in stood.lost else ""
         holds = f"holds {stood.low[at]} to {stood.high[at] - 1}" if stood.low[at] < stood.high[at] else "is empty"
-        console.print(f"  topic {at[0]} partition {at[1]}, which {holds}: from {offset} on{why}{lost}", markup=False)
+        console.print(f"  topic {at[0]} partition {at[1]}, which {holds}: from {offset} on{why}{lost}")
     if (more := len(stood.offsets) - SHOWN) > 0:
-        console.print(f"  and {more} partitions more, see --json", markup=False)
+        console.print(f"  and {more} partitions more, see --json")
     for each in stood.targets:
         adds = f"; the first run adds {', '.join(each.adds)}" if each.adds else ""
         there = f"is there, and taken as it is{adds}" if each.state else "is not there: the first records make it"
-        console.print(f"  table {each.name} {there}", markup=False)
+        console.print(f"  table {each.name} {there}")
 
 
-def _end(console: Console, taken: Sequence[Stood], *, done: bool) -> None:
+def _end(console: Terminal, taken: Sequence[Stood], *, done: bool) -> None:
     read = {topic for each in taken for topic in each.logs.topics}
     named = {topic for each in taken if each.origin for topic, _ in each.origin.offsets}
     if others := named - read:
         console.print(f"Topics of the origin that these streams do not read: {', '.join(sorted(others))}.")
     for said in dict.fromkeys(said for each in taken for said in each.trusted):
-        console.print(f"You answer for it: {said}.", style="yellow", markup=False)
+        console.print(f"You answer for it: {said}.", style="yellow")
     console.print(
         "\nDone: the next `run` begins there." if done else "\nNothing has been changed. With --yes it is done."
     )

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from rich.console import Console
-
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.terminal import Terminal
 
 NEXT = """\
 The catalog of {warehouse} listens at {uri} (process {pid}, log {log}).
@@ -28,7 +27,7 @@ Ctrl-C ends it."""
 
 def serve(catalog: EmbeddedCatalog) -> None:
     """Serves until SIGINT or SIGTERM; raises when the catalog ends by itself."""
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(soft_wrap=True)
     uri = catalog.start()
     with _asked_to_stop() as asked:
         try:

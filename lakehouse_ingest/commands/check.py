@@ -16,7 +16,7 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from rich.console import Console
+from rich.text import Text
 
 from lakehouse_ingest import sources, storage
 from lakehouse_ingest.catalog_access import connection_of, spark_properties
@@ -32,6 +32,7 @@ from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.spark_errors import sentence
 from lakehouse_ingest.stream_tables import foretold
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.terminal import Terminal
 
 OURS = "lakehouse-ingest"
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class Lines:
     def __init__(self, loaded: Loaded | None) -> None:
         self.code = 0
         self._loaded = loaded
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = Terminal(soft_wrap=True)
 
     def line(self, name: str, do: Callable[[], tuple[str, T]]) -> T | None:
         """What `do` gives, beside the sentence that is printed; None when it could not be done."""
@@ -52,19 +53,18 @@ class Lines:
         except LakehouseError as failure:
             self.failed(name, failure)
             return None
-        self._print("[green]ok[/]", name, said)
+        self._print("ok", "green", name, said)
         return found
 
     def failed(self, name: str, failure: LakehouseError) -> None:
         self.code = self.code or failure.exit_code
-        self._print("[red]no[/]", name, self._explained(str(failure)))
+        self._print("no", "red", name, self._explained(str(failure)))
 
     def _explained(self, sentence: str) -> str:
         return fitted(self._loaded.explained(sentence) if self._loaded else sentence, LONGEST - 14)
 
-    def _print(self, mark: str, name: str, said: str) -> None:
-        self._console.print(f"{mark}  [bold]{name:<10}[/]", end="")
-        self._console.print(said, markup=False)
+    def _print(self, mark: str, style: str, name: str, said: str) -> None:
+        self._console.print(Text.assemble((mark, style), "  ", (f"{name:<10}", "bold"), said))
 
 
 @dataclass(frozen=True)

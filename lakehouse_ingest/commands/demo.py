@@ -16,7 +16,6 @@ from shlex import quote
 from time import monotonic, sleep
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from lakehouse_ingest import ledger
@@ -38,6 +37,7 @@ from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.sources import Source, of_stream
 from lakehouse_ingest.tables import Connection, Lake
+from lakehouse_ingest.terminal import Terminal
 
 RATE, RATE_KEPT = 800, 50  # events a second
 LOOK_S = 0.25
@@ -146,7 +146,7 @@ class Place:
 
 def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None = None) -> None:
     """Raises when the counts don't add up."""
-    screen = Screen(Console(highlight=False))
+    screen = Screen(Terminal())
     find_java()
     _fetch(screen.console, jars)
     screen.begin()
@@ -193,7 +193,7 @@ def _first() -> str:
 # -- what it stands on -------------------------------------------------------------------------------------------------
 
 
-def _fetch(console: Console, jars: Path | None) -> None:
+def _fetch(console: Terminal, jars: Path | None) -> None:
     """Says what is downloaded, how much, and where to, before it is."""
     if jars is not None:
         console.print(f"Nothing to download: the jars are in {jars}.", soft_wrap=True)
@@ -351,7 +351,7 @@ def _run(here: Place, plant: Plant, counts: Counts, begins: Offsets, ends: Offse
     )
 
 
-def _report(console: Console, run: Run) -> None:
+def _report(console: Terminal, run: Run) -> None:
     found = read_back(run.uri, run.begins)
     wrong = proof.problems(run, found)
     told = proof.as_json(run, found, wrong)

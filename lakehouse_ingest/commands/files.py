@@ -4,13 +4,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import typer
-
 from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake, LiveFile
+from lakehouse_ingest.terminal import say
 
 DATA = "data"
 
@@ -37,7 +36,7 @@ def files(
             try:
                 for _, file in listed(lake, [name], snapshot, deletes=deletes):
                     kind = f"{file.content}\t" if deletes else ""
-                    typer.echo(_as_json(name, file) if as_json else f"{kind}{file.path}")
+                    say(_as_json(name, file) if as_json else f"{kind}{file.path}")
             except LakehouseError as failure:
                 if table is not None:
                     raise

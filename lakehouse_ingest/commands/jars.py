@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from lakehouse_ingest.class_data import archive, prepare
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.jars import bundle as bundling
 from lakehouse_ingest.jars.fetch import KINDS, ON_DEMAND
 from lakehouse_ingest.java import find_java
+from lakehouse_ingest.terminal import Terminal
 
 ALL = (*KINDS, *ON_DEMAND)
 
@@ -17,7 +16,7 @@ ALL = (*KINDS, *ON_DEMAND)
 def warm() -> None:
     java = find_java()
     made = prepare(java)
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(soft_wrap=True)
     console.print(f"{archive(java)}: {'made' if made else 'was there already'}; `lakehouse-ingest clean` removes it.")
 
 
@@ -26,7 +25,7 @@ def bundle(folder: Path, kinds: Sequence[str] | None = None) -> None:
     for kind in kinds or ():
         if kind not in ALL:
             raise SettingsRefused(f"There are no jars for {kind}, but for {', '.join(ALL)}.")
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(soft_wrap=True)
     folder = folder.absolute()
     for kind in kinds or ALL:
         made = bundling.bundle(kind, folder)

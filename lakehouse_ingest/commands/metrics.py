@@ -2,10 +2,9 @@
 
 import json
 
-import typer
-
 from lakehouse_ingest import observing
+from lakehouse_ingest.terminal import say
 
 
 def metrics(*, as_json: bool) -> None:
-    typer.echo(json.dumps(observing.metrics(), indent=2) if as_json else observing.metrics_page(), nl=as_json)
+    say(json.dumps(observing.metrics(), indent=2) if as_json else observing.metrics_page(), nl=as_json)

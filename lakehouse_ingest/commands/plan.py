@@ -7,8 +7,7 @@ from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
@@ -18,6 +17,7 @@ from lakehouse_ingest.rehearsing import Foresight, Outlook, foresee, is_changed,
 from lakehouse_ingest.settings import HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.tables import Column, Foreseen
+from lakehouse_ingest.terminal import Terminal, say
 from lakehouse_ingest.transforms import Transform
 
 WOULD_CHANGE = 7
@@ -35,10 +35,10 @@ def plan(
     """The exit code: a start that would be refused goes before changes."""
     found = foreseen(settings, sample, jars, accept_changes=accept_changes, allow_code=allow_code)
     if as_json:
-        typer.echo(json.dumps(_as_plain(found), indent=2))
+        say(json.dumps(_as_plain(found), indent=2))
     else:
         title = f"{settings.name}: namespace {settings.catalog.namespace}; nothing of this was done"
-        Console(highlight=False).print(Group(Text(title, style="bold"), *_shown(found)))
+        Terminal().print(Group(Text(title, style="bold"), *_shown(found)))
     return code_of(found)
 
 

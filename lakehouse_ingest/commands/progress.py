@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.terminal import Terminal
 
 A_SECOND = 4  # how often it is drawn
 
@@ -53,7 +54,7 @@ class Progress:
 
 @contextmanager
 def progress(watch: Watch, name: str, console: Console | None = None) -> Iterator[None]:
-    console = console or Console(stderr=True)
+    console = console or Terminal(stderr=True)
     if not console.is_terminal:
         yield
         return

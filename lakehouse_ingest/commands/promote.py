@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import typer
-from rich.console import Console
 
 from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.columns import ColumnPlan, declared, from_table
@@ -25,6 +23,7 @@ from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_
 from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, Lake, TableState, arrow_type, fields_of
+from lakehouse_ingest.terminal import Terminal, say
 
 ROUNDS = 5  # looks for what was set aside while we wrote
 SHOWN = 10
@@ -75,9 +74,9 @@ def promote(
         if yes:
             _carry_out(wanted)
     if as_json:
-        typer.echo(json.dumps(_plain(wanted, done=yes), indent=2))
+        say(json.dumps(_plain(wanted, done=yes), indent=2))
     else:
-        _say(Console(highlight=False, soft_wrap=True), wanted, done=yes)
+        _say(Terminal(soft_wrap=True), wanted, done=yes)
     return 0
 
 
@@ -213,12 +212,12 @@ def _filled(rows: pa.Table, wanted: Promotion, kind: pa.DataType) -> tuple[pa.Ta
 # -- what is said -----------------------------------------------------------------------------------------
 
 
-def _say(console: Console, wanted: Promotion, *, done: bool) -> None:
+def _say(console: Terminal, wanted: Promotion, *, done: bool) -> None:
     name = ".".join(wanted.column)
     if wanted.added:
-        console.print(f"+ {name} {wanted.iceberg} in {wanted.table}", markup=False)
+        console.print(f"+ {name} {wanted.iceberg} in {wanted.table}")
     else:
-        console.print(f"{wanted.table} has the column {name} {wanted.iceberg} already.", markup=False)
+        console.print(f"{wanted.table} has the column {name} {wanted.iceberg} already.")
     console.print(f"{wanted.rows:,} rows have it set aside; the column takes {wanted.fitting:,} of these values.")
     if wanted.rows > wanted.fitting:
         console.print("The others stay where they are; --type names another type for a column that is new.")

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console
+from rich.text import Text
 
 from lakehouse_ingest import decided, ledger, questions, shares, sources
 from lakehouse_ingest.catalog_access import connection_of
@@ -24,6 +23,7 @@ from lakehouse_ingest.records import Choice
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.starting import complete
 from lakehouse_ingest.tables import Lake, Place, Registered, newest_generation
+from lakehouse_ingest.terminal import Terminal, say
 
 UNANSWERED = 3
 
@@ -62,7 +62,7 @@ def recover(
     as_json: bool = False,
 ) -> int:
     """The exit code: whether something is still to be answered."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(soft_wrap=True)
     with reached(settings, jars) as uri:
         found = [_looked(settings, stream, uri) for stream in settings.streams]
         _refuse_others(found, only)
@@ -72,7 +72,7 @@ def recover(
                 _carry_out(each, answers)
     left = sum(len(each.questions) for each in found) - sum(len(answers) for _, answers in chosen)
     if as_json:
-        typer.echo(json.dumps([_plain(each, dict(_answered(chosen, each))) for each in found], indent=2))
+        say(json.dumps([_plain(each, dict(_answered(chosen, each))) for each in found], indent=2))
     else:
         for each in found:
             _show(console, each, dict(_answered(chosen, each)))
@@ -167,8 +167,8 @@ def _answered(chosen: Sequence[tuple[Stood, list[tuple[Question, Answer]]]], sto
     return [(str(question.error), answer) for each, answers in chosen if each is stood for question, answer in answers]
 
 
-def _show(console: Console, stood: Stood, answered: dict[str, Answer]) -> None:
-    console.print(f"[bold]{stood.identity}[/]", end=": ")
+def _show(console: Terminal, stood: Stood, answered: dict[str, Answer]) -> None:
+    console.print(Text(stood.identity, style="bold"), end=": ")
     if not stood.places:
         console.print("nothing has been landed yet, so there is nothing to recover.")
     elif not stood.questions:
@@ -178,12 +178,12 @@ def _show(console: Console, stood: Stood, answered: dict[str, Answer]) -> None:
             f"{len(stood.questions) - len(answered)} of {len(stood.questions)} questions keep it from starting."
         )
     for number, question in enumerate(stood.questions, 1):
-        console.print(f"\n{number}. {_said(question)}.", style="yellow", markup=False)
+        console.print(f"\n{number}. {_said(question)}.", style="yellow")
         if answer := answered.get(str(question.error)):
-            console.print(f"   done: {answer.says}.", style="green", markup=False)
+            console.print(f"   done: {answer.says}.", style="green")
             continue
         for choice, possible in question.choices.items():
-            console.print(f"   --choose {choice:7} {possible.says}", markup=False)
+            console.print(f"   --choose {choice:7} {possible.says}")
 
 
 def _said(question: Question) -> str:

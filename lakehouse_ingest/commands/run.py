@@ -26,6 +26,7 @@ from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
+from lakehouse_ingest.settings.named_code import refuse_code
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.signals import on_hangup, stopping, terminable
 from lakehouse_ingest.transforms import Transform
@@ -149,6 +150,7 @@ def run(
 def refuse_early(settings: Settings, *, allow_code: bool) -> list[Transform | None]:
     """What is wrong by itself, before anything is started; gives the functions that the settings name."""
     refuse_what_is_no_rest_catalog(settings.catalog)
+    refuse_code(settings, allow_code=allow_code)
     source = sources.chosen(settings.source)
     for stream in settings.streams:
         source(settings.source, stream.topics)

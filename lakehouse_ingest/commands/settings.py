@@ -3,12 +3,11 @@
 import json
 from typing import Literal
 
-import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
+from rich.text import Text
 
 from lakehouse_ingest.settings import Loaded, reference
+from lakehouse_ingest.terminal import Terminal, say
 
 NOTES = """
 In a file: see lakehouse-ingest settings --example toml (or yaml); several streams and tables are lists.
@@ -18,14 +17,14 @@ The command line goes over the environment, the environment over the file."""
 
 
 def example(form: Literal["toml", "yaml"]) -> None:
-    typer.echo(reference.example(form), nl=False)
+    say(reference.example(form), nl=False)
 
 
 def show_reference(*, as_json: bool) -> None:
     """Read off the models, so that it can't be out of date."""
     found = [entry for entry in reference.entries() if not entry.model]
     if as_json:
-        typer.echo(
+        say(
             json.dumps(
                 {
                     entry.name: {"kind": entry.kind, "default": entry.default, "meaning": entry.description}
@@ -39,9 +38,9 @@ def show_reference(*, as_json: bool) -> None:
     console = _console()
     for entry in found:
         usual = "" if entry.default is None else f"  default {_text(entry.default)}"
-        console.print(f"[bold]{entry.name}[/]  {escape(entry.kind)}[dim]{escape(usual)}[/]", soft_wrap=True)
-        console.print(Padding(escape(entry.description), (0, 0, 0, 4)))
-    console.print(NOTES, markup=False, soft_wrap=not console.is_terminal)
+        console.print(Text.assemble((entry.name, "bold"), f"  {entry.kind}", (usual, "dim")), soft_wrap=True)
+        console.print(Padding(Text(entry.description), (0, 0, 0, 4)))
+    console.print(NOTES, soft_wrap=not console.is_terminal)
 
 
 def show_in_force(loaded: Loaded, *, as_json: bool) -> None:
@@ -51,18 +50,18 @@ def show_in_force(loaded: Loaded, *, as_json: bool) -> None:
     }
     if as_json:
         shown = {name: {"value": value, "from": origin} for name, (value, origin) in found.items()}
-        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False, default=str))
+        say(json.dumps(shown, indent=2, default=str))
         return
     console = _console()
     wide = max(map(len, found))
     for name, (value, origin) in found.items():
         line = f"{name:<{wide}}  {_text(value)}  ({origin})"
-        console.print(line, markup=False, soft_wrap=True, style="dim" if origin == "default" else None)
+        console.print(line, soft_wrap=True, style="dim" if origin == "default" else None)
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _console() -> Console:
-    return Console(highlight=False)
+def _console() -> Terminal:
+    return Terminal()

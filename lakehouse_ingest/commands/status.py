@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +24,7 @@ from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.standing import BatchStanding, PartitionStanding, StreamStanding, standing
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.terminal import Terminal, say
 
 WATCH_S = 2.0
 
@@ -41,14 +41,17 @@ class Found:
 def status(settings: Settings, *, jars: Path | None = None, as_json: bool = False, watch: bool = False) -> None:
     with reached(settings, jars, serve=not watch) as uri:
         if as_json:
-            typer.echo(json.dumps([_as_plain(each) for each in _all(settings, uri)], indent=2, default=_written))
+            say(json.dumps([_as_plain(each) for each in _all(settings, uri)], indent=2, default=_written))
         elif watch:
-            with Live(_shown(settings, uri), auto_refresh=False) as live, suppress(KeyboardInterrupt):
+            with (
+                Live(_shown(settings, uri), console=Terminal(), auto_refresh=False) as live,
+                suppress(KeyboardInterrupt),
+            ):
                 while True:
                     time.sleep(WATCH_S)
                     live.update(_shown(settings, uri), refresh=True)
         else:
-            Console(highlight=False).print(_shown(settings, uri))
+            Terminal().print(_shown(settings, uri))
 
 
 def look(settings: Settings, jars: Path | None = None) -> list[Found]:

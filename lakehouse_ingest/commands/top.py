@@ -9,14 +9,16 @@ from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain, fitted
+from lakehouse_ingest.printable import all_printable, printable
 from lakehouse_ingest.settings import HealthSettings
+from lakehouse_ingest.terminal import Terminal
 
 LOOK_S = 2.0
 PATIENCE_S = 10.0
@@ -31,7 +33,7 @@ BATCHES, PROBLEMS = 6, 5
 def top(settings: HealthSettings | None, *, url: str | None = None, once: bool = False) -> None:
     """`settings` say where it serves, unless the `url` does."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
-    console = Console(highlight=False)
+    console = Terminal()
     told = ask(page)
     if once or not console.is_terminal:
         console.print(frame(told, page))
@@ -96,6 +98,7 @@ def _stranger(page: str) -> SettingsRefused:
 
 
 def frame(told: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
+    told, page, gone = all_printable(told), printable(page), printable(gone)
     return Group(
         _head(told, page, gone),
         *(Text(reason, style="yellow") for reason in told["reasons"]),
@@ -159,7 +162,7 @@ def _batches(told: Mapping[str, Any]) -> Table:
     for each in last:
         bar = BLOCKS[-1] * max(1, round(8 * each["took_s"] / longest))
         table.add_row(
-            each["stream"],
+            Text(each["stream"]),
             f"{each['batch']:,}",
             f"{_seconds(told['now'] - each['ended'])} ago",
             f"{each['received']:,}",
@@ -176,7 +179,7 @@ def _tables(told: Mapping[str, Any]) -> Table:
     table = _table("table", "rows", "files", "size", "snapshots", "changes", "last landing")
     for each in told["tables"]:
         table.add_row(
-            each["name"],
+            Text(each["name"]),
             f"{each['rows']:,}",
             f"{each['files']:,}",
             _size(each["bytes"]),
@@ -191,7 +194,7 @@ def _dead(told: Mapping[str, Any]) -> Table:
     table = _table("stream", "reason", "records", left=("reason",))
     for name, seen in told["streams"].items():
         for reason, count in seen["dead"].items():
-            table.add_row(name, Text(reason, style="red"), f"{count:,}")
+            table.add_row(Text(name), Text(reason, style="red"), f"{count:,}")
     return table
 
 
@@ -199,7 +202,7 @@ def _problems(told: Mapping[str, Any]) -> Table:
     table = _table("when", "what", "where", "said", left=("what", "where", "said"))
     for each in told["problems"][:PROBLEMS]:
         what = Text(each["event"], style="red" if each["level"] == "error" else "yellow")
-        table.add_row(f"{_seconds(told['now'] - each['at'])} ago", what, each["where"], Text(each["what"]))
+        table.add_row(f"{_seconds(told['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
     return table
 
 

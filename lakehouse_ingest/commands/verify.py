@@ -12,8 +12,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +24,7 @@ from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.terminal import Terminal, say
 from lakehouse_ingest.verifying.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
 from lakehouse_ingest.verifying.heads import Names
 from lakehouse_ingest.verifying.proof import Recounted, recount
@@ -51,10 +51,10 @@ def verify(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
         found = [_verified(settings, stream, uri) for stream in settings.streams]
     _push(settings, found)
     if as_json:
-        typer.echo(json.dumps([_as_plain(each) for each in found], indent=2))
+        say(json.dumps([_as_plain(each) for each in found], indent=2))
     else:
         where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-        Console(highlight=False).print(Group(where, *(part for each in found for part in _of_stream(each))))
+        Terminal().print(Group(where, *(part for each in found for part in _of_stream(each))))
     codes = {each.code for each in found}
     return next((code for code in (WRONG, UNTOLD) if code in codes), PROVEN)
 

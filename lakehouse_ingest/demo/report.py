@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -13,12 +12,13 @@ from lakehouse_ingest.demo.events import HEARTBEAT, READING
 from lakehouse_ingest.demo.proof import Run, held_by_partition
 from lakehouse_ingest.demo.reading_back import ALARMS, DEAD, NAMESPACE, QUESTION, TOPIC, Found
 from lakehouse_ingest.records import SOURCE
+from lakehouse_ingest.terminal import Terminal
 
 WIDTH, DETAIL = 80, 40
 NONE = "–"  # noqa: RUF001 - what stands in a table where no number is
 
 
-def show(console: Console, run: Run, found: Found, told: Mapping[str, Any]) -> None:
+def show(console: Terminal, run: Run, found: Found, told: Mapping[str, Any]) -> None:
     """Fits on 80 columns, and reads the same where there are no colours."""
     _events(console, run, told)
     _types(console, run, found)
@@ -30,7 +30,7 @@ def show(console: Console, run: Run, found: Found, told: Mapping[str, Any]) -> N
     console.print(_verdict(run, told, found))
 
 
-def _events(console: Console, run: Run, told: Mapping[str, Any]) -> None:
+def _events(console: Terminal, run: Run, told: Mapping[str, Any]) -> None:
     count, every = told["counts"]["run"], told["counts"]["total"]
     earlier = any(run.begins.values())
     left = run.received - count["produced"]
@@ -67,7 +67,7 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(", ".join(names).rsplit(", ", 1))
 
 
-def _types(console: Console, run: Run, found: Found) -> None:
+def _types(console: Terminal, run: Run, found: Found) -> None:
     made, landed = run.made, found.landed(of_run=True)
     table = _columns("type", "made", "landed")
     table.add_column("columns")
@@ -92,7 +92,7 @@ def _short_type(kind: str) -> str:
     return kind.lower().replace('"', "").replace("timestamp with time zone", "timestamptz")
 
 
-def _appeared(console: Console, run: Run, found: Found) -> None:
+def _appeared(console: Terminal, run: Run, found: Found) -> None:
     if not found.since:
         return
     name = run.made.column
@@ -110,7 +110,7 @@ def _is(there: bool) -> str:  # noqa: FBT001 - one word or the other
     return "is there" if there else "is null"
 
 
-def _reasons(console: Console, run: Run, found: Found) -> None:
+def _reasons(console: Terminal, run: Run, found: Found) -> None:
     _print(
         console,
         "Dead letters; how many were made so is known from the producer",
@@ -128,7 +128,7 @@ def _short(text: str) -> str:
     return text if len(text) <= DETAIL else f"{text[: DETAIL - 1]}…"
 
 
-def _days(console: Console, found: Found, told: Mapping[str, Any]) -> None:
+def _days(console: Terminal, found: Found, told: Mapping[str, Any]) -> None:
     names = [*found.columns]
     _print(
         console,
@@ -138,7 +138,7 @@ def _days(console: Console, found: Found, told: Mapping[str, Any]) -> None:
     )
 
 
-def _question(console: Console, found: Found) -> None:
+def _question(console: Terminal, found: Found) -> None:
     _print(
         console,
         f"A question to two of them, answered by {found.engine} through the REST catalog",
@@ -149,7 +149,7 @@ def _question(console: Console, found: Found) -> None:
         _quoted(console, [QUESTION])
 
 
-def _proof(console: Console, run: Run, found: Found) -> None:
+def _proof(console: Terminal, run: Run, found: Found) -> None:
     _print(
         console,
         f"Do the counts add up? All tables, read by {found.engine}, against the topic",
@@ -194,7 +194,7 @@ def _columns(name: str, *numbers: str, words: Sequence[str] = ()) -> Table:
     return table
 
 
-def _print(console: Console, title: str, table: Table, rows: Iterable[Sequence[Any]]) -> None:
+def _print(console: Terminal, title: str, table: Table, rows: Iterable[Sequence[Any]]) -> None:
     for row in rows:
         # Not read as markup: what stations send may hold brackets.
         table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
@@ -203,7 +203,7 @@ def _print(console: Console, title: str, table: Table, rows: Iterable[Sequence[A
     console.print()
 
 
-def _quoted(console: Console, queries: Sequence[str]) -> None:
+def _quoted(console: Terminal, queries: Sequence[str]) -> None:
     for sql in queries:
         console.print(Text("\n".join(f"  {line}" for line in sql.splitlines()), style="dim"), soft_wrap=True)
         console.print()

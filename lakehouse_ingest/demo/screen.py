@@ -6,7 +6,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from lakehouse_ingest.demo.plant import Plant
 from lakehouse_ingest.demo.proof import Batch
+from lakehouse_ingest.terminal import Terminal
 
 LINE_S = 5.0  # how often a line is written where there is no terminal
 
@@ -47,7 +47,7 @@ class Counts:
 class Screen:
     """Few lines with the time before each; between them the counts, alive on a terminal, now and then elsewhere."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         self.console = console
         self.counts = Counts()
         self.seconds = 0.0  # of producing, for the bar; 0: no bar

@@ -35,7 +35,7 @@ from pyspark.sql import types as T
 from lakehouse_ingest.columns import DEEPEST, ColumnPlan, Refused
 from lakehouse_ingest.names import quoted
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
-from lakehouse_ingest.shaping import USUAL_SHARE, faulty, is_date, is_time
+from lakehouse_ingest.shaping import USUAL_SHARE, faulty, is_date, is_time, misfit_told, worded
 
 STAGE = "decode"
 BROKEN = "_broken"
@@ -140,8 +140,8 @@ def _whole(text: Column) -> Column:
     return F.from_json(text, "variant", OPTIONS)
 
 
-def _fault(reason: Reason, detail: str | Column) -> Column:
-    return faulty(reason, F.lit(detail) if isinstance(detail, str) else detail, STAGE)
+def _fault(reason: Reason, detail: str | Column, told: str | Column = "") -> Column:
+    return worded(reason, detail, STAGE) if isinstance(detail, str) else faulty(reason, detail, STAGE, told)
 
 
 def _fields(columns: Sequence[ColumnPlan], type_of: Callable[[ColumnPlan], str]) -> str:
@@ -182,9 +182,9 @@ def _no_decimal(value: Column, column: ColumnPlan) -> Column:
     lost = number.isNull() | cut | (number.cast("double") != F.try_variant_get(value, "$", "double"))
     kind = F.schema_of_variant(value)
     shown = F.when(kind == "STRING", F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text)
-    detail = _detail(F.lit(column.field), shown, F.lit(column.takes))
-    return F.when(~kind.rlike("^(BIGINT|DECIMAL|DOUBLE|VOID)"), _fault(Reason.WRONG_TYPE, detail)).when(
-        text.isNotNull() & lost, _fault(Reason.OUT_OF_RANGE, detail)
+    wrong = _detail(F.lit(column.field), shown, F.lit(column.takes)), misfit_told(column)
+    return F.when(~kind.rlike("^(BIGINT|DECIMAL|DOUBLE|VOID)"), _fault(Reason.WRONG_TYPE, *wrong)).when(
+        text.isNotNull() & lost, _fault(Reason.OUT_OF_RANGE, *wrong)
     )
 
 
@@ -219,7 +219,11 @@ def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Colu
         .when(kind.isNull(), _fault(Reason.BROKEN, "the value is not JSON"))
         .when(
             ~kind.startswith("OBJECT"),
-            _fault(Reason.NOT_OBJECT, F.concat(F.substring(kind, 1, 60), F.lit(" where an object is expected"))),
+            _fault(
+                Reason.NOT_OBJECT,
+                F.concat(F.substring(kind, 1, 60), F.lit(" where an object is expected")),
+                "no object where one is expected",
+            ),
         )
         .when(broken.isNull(), _fault(Reason.BROKEN, FOLLOWED))
     )
@@ -228,18 +232,19 @@ def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Colu
 
 def _misfits(read: Column, columns: Sequence[ColumnPlan]) -> Column:
     """A fault for each field that is what its column does not take; one expression over all of them."""
-    takes = F.lit([column.takes for column in columns])
+    takes, told = (F.lit([said_of(column) for column in columns]) for said_of in (lambda it: it.takes, misfit_told))
     whole = F.lit([column.wire in ("int", "bigint") for column in columns])
     amiss = F.array(*(_amiss(read, column) for column in columns))
 
     def misfit(name: Column, number: Column) -> Column:
         value, text = read["values"][name], read["texts"][name]
         is_text = F.schema_of_variant(value) == "STRING"
-        detail = _detail(name, F.when(is_text, F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text), takes[number])
+        shown = F.when(is_text, F.concat(F.lit('"'), text, F.lit('"'))).otherwise(text)
+        wrong = _detail(name, shown, takes[number]), told[number]
         too_large = whole[number] & text.rlike(r"^-?\d+$") & ~is_text
         return F.when(
             text.isNotNull() & amiss[number],
-            F.when(too_large, _fault(Reason.OUT_OF_RANGE, detail)).otherwise(_fault(Reason.WRONG_TYPE, detail)),
+            F.when(too_large, _fault(Reason.OUT_OF_RANGE, *wrong)).otherwise(_fault(Reason.WRONG_TYPE, *wrong)),
         )
 
     return F.array_compact(F.transform(F.lit([column.field for column in columns]), misfit))
@@ -255,9 +260,9 @@ def _amiss(read: Column, column: ColumnPlan) -> Column:
 
 def _first_of(misfits: Column) -> Column:
     first = F.get(misfits, F.lit(0))
-    details = F.array_join(misfits["detail"], "; ")
+    every = {what: F.array_join(misfits[what], "; ") for what in ("detail", "told")}
     return F.when(first.isNull(), _fault(Reason.WRONG_TYPE, "a field is not what its column takes")).otherwise(
-        F.struct(first["reason"].alias("reason"), details.alias("detail"), F.lit(STAGE).alias("stage"))
+        first.withField("detail", every["detail"]).withField("told", every["told"])
     )
 
 
@@ -273,7 +278,7 @@ def _no_column(text: Column, refused: Sequence[Refused]) -> Column:
             name = _first_held(whole, within, names)
             path = "".join("[]." if key is None else f"{key}." for key in within).replace(".[]", "[]")
             detail = F.concat(F.lit(path), F.substring(name, 1, 60), F.lit(f": {why}"))
-            found.append(F.when(name.isNotNull(), _fault(Reason.NO_COLUMN, detail)))
+            found.append(F.when(name.isNotNull(), _fault(Reason.NO_COLUMN, detail, f"a field: {why}")))
         return F.coalesce(*found)
 
     return _once(_whole(text), fault)

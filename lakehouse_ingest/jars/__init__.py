@@ -14,5 +14,16 @@ from lakehouse_ingest.jars.fetch import (
     present,
     remove_cache,
 )
+from lakehouse_ingest.jars.trust import mistrust, refuse_what_others_may_write
 
-__all__ = ["KINDS", "Step", "cache_folder", "ensure", "jars_folder_from", "present", "remove_cache"]
+__all__ = [
+    "KINDS",
+    "Step",
+    "cache_folder",
+    "ensure",
+    "jars_folder_from",
+    "mistrust",
+    "present",
+    "refuse_what_others_may_write",
+    "remove_cache",
+]

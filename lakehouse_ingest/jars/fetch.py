@@ -1,7 +1,8 @@
 """From a kind's lock to verified files, by the Ivy that comes with pyspark.
 
 A kind's folder in the cache carries the lock's hash in its name and appears by one rename, after every file
-in it was compared with its checksum; each later start compares sizes only, it need not read 122 MB.
+in it was compared with its checksum; each later start compares sizes only, it need not read 122 MB. So nobody else may
+be able to write there: see `trust`.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from filelock import FileLock
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.jars import ivy
 from lakehouse_ingest.jars.progress import Report, Step, shown
+from lakehouse_ingest.jars.trust import refuse_what_others_may_write
 from lakehouse_ingest.java import find_java
 
 HERE = Path(__file__).parent
@@ -51,15 +53,17 @@ def ensure(
     if folder is not None:
         return _from_folder(kind, folder)
     cache = cache or cache_folder()
+    folders = (cache, cache / "jars", _home(kind, cache))
+    refuse_what_others_may_write(folders)
     found = present(kind, cache=cache)
-    if found:
-        return found
-    with _locked(cache):
-        found = present(kind, cache=cache)
-        if not found:
-            with shown(on_progress) as report:
-                _fetch(kind, cache, report)
+    if not found:
+        with _locked(cache):
             found = present(kind, cache=cache)
+            if not found:
+                with shown(on_progress) as report:
+                    _fetch(kind, cache, report)
+                found = present(kind, cache=cache)
+    refuse_what_others_may_write((*folders, *found))
     return found
 
 

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from lakehouse_ingest.terminal import Terminal
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,22 @@ def shown(given: Report | None) -> Iterator[Report]:
     if given is not None:
         yield given
         return
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if not console.is_terminal:
         yield lambda step: _line(console, step)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[current]}"),
+        TextColumn("{task.fields[current]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("jars", total=None, current="looking them up")
 
         def move(step: Step) -> None:
             if step.starting:
-                bar.console.print(_announced(step), highlight=False)
+                bar.console.print(_announced(step))
             bar.update(task, completed=step.done, total=step.total, current=step.current)
 
         yield move
@@ -63,6 +64,6 @@ def _announced(step: Step) -> str:
     return f"Downloading {size}, once; they are kept in {step.where}"
 
 
-def _line(console: Console, step: Step) -> None:
+def _line(console: Terminal, step: Step) -> None:
     text = f"  {step.done + 1}/{step.total} {step.current}" if step.current else f"The {step.kind} jars are complete."
-    console.print(_announced(step) if step.starting else text, highlight=False, soft_wrap=True)
+    console.print(_announced(step) if step.starting else text, soft_wrap=True)

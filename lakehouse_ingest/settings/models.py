@@ -105,7 +105,8 @@ class CatalogSettings(Model):
     )
     timeout: Seconds = Field(default=60.0, gt=0, description="a request without an answer for so long has failed")
     properties: Mapping[str, str] = Field(
-        default={}, description="further catalog properties, for Spark and pyiceberg both"
+        default={},
+        description="further catalog properties, for Spark and pyiceberg both; a class of yours needs --allow-code",
     )
 
 
@@ -517,7 +518,9 @@ class SparkSettings(Model):
     master: str = Field(default="local[*]", description="this machine, or that of a cluster")
     memory: str = Field(default="1g", description="heap of the driver, which on one machine does all the work")
     options: Annotated[Mapping[str, str], AfterValidator(spark_options.checked)] = Field(
-        default={}, description="further settings of Spark, but for those that a pipeline relies on"
+        default={},
+        description="further settings of Spark, but for those that a pipeline relies on; what names code of yours needs"
+        " --allow-code",
     )
 
 

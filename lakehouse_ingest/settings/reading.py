@@ -91,18 +91,19 @@ class Loaded:
         """A sentence that names settings, as `catalog.uri`, with where their values came from."""
 
         def beside(found: re.Match[str]) -> str:
-            there = self._origin_of_name(found[1].split("."))
+            there = self._origin_of_name(found[1])
             return f"{found[0]} ({there})" if there else found[0]
 
-        return re.sub(r"`([a-z_0-9.]+)`", beside, sentence, count=1)
+        return re.sub(r"`([\w.-]+)`", beside, sentence, count=1)
 
-    def _origin_of_name(self, name: list[str]) -> str:
+    def _origin_of_name(self, name: str) -> str:
         """Of the first setting that is called so; a sentence may leave out of which stream and table."""
-        numbered = any(part.isdigit() for part in name)
+        numbered = any(part.isdigit() for part in name.split("."))
         for layer in self.layers:
             for where in sorted(_places(layer.values), key=len):
                 words = [str(key) for key in where if numbered or isinstance(key, str)]
-                if words == name or (words[-len(name) :] == name and {*words[: -len(name)]} <= {"streams", "tables"}):
+                left = ".".join(words).removesuffix(name)
+                if ".".join(words).endswith(name) and {*left.split(".")} <= {"", "streams", "tables"}:
                     return layer.origin(where)
         return ""
 
@@ -198,9 +199,11 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             place[leaf] = _value(environment[variable])
 
     def origin(where: Where) -> str:
-        whole, *shorter = (PREFIX + "__".join(map(str, where[:length])).upper() for length in range(len(where), 0, -1))
-        within = (name for name in sorted(environment) if name.startswith(f"{whole}__"))
-        return next((name for name in (whole, *shorter) if name in environment), None) or next(within, "environment")
+        whole, *shorter = (f"{PREFIX}{'__'.join(map(str, where[:length]))}" for length in range(len(where), 0, -1))
+        spelled = {name.upper(): name for name in sorted(environment)}  # the keys of others keep their case
+        found = (spelled[name.upper()] for name in (whole, *shorter) if name.upper() in spelled)
+        within = (name for key, name in spelled.items() if key.startswith(f"{whole.upper()}__"))
+        return next(found, None) or next(within, "environment")
 
     return Layer(values, origin)
 

@@ -30,7 +30,7 @@ RECORD_COLUMNS = {
     "value": "binary",
     "headers": "array<struct<key:string,value:binary>>",
 }
-FAULT_TYPE = "struct<reason: string, detail: string, stage: string>"
+FAULT_TYPE = "struct<reason: string, detail: string, stage: string, told: string>"
 
 
 @runtime_checkable

@@ -21,7 +21,8 @@ from lakehouse_ingest.accounting import LANDED, Tally
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, RESCUED, Reason
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.shaping import faulty
+from lakehouse_ingest.settings.named_code import ASKED_FOR
+from lakehouse_ingest.shaping import worded
 
 STAGE = "transform"
 GROUP = "lakehouse_ingest.transforms"
@@ -32,7 +33,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 def set_aside(rows: DataFrame, condition: Column, detail: str) -> DataFrame:
     """Records for which this holds become dead letters, unless something worse is known of them."""
-    fault = F.when(condition, faulty(Reason.SET_ASIDE, F.lit(detail), STAGE))
+    fault = F.when(condition, worded(Reason.SET_ASIDE, detail, STAGE))
     return rows.withColumn(FAULT, F.coalesce(F.col(FAULT), fault))
 
 
@@ -65,10 +66,7 @@ def chosen(stream: StreamSettings, *, allow_code: bool) -> Transform | None:
 def _named(name: str, *, allow_code: bool) -> Transform:
     module, colon, attribute = name.partition(":")
     if colon and not allow_code:
-        raise SettingsRefused(
-            f"`streams.transform` names code ({name}): settings may do so only with --allow-code, or with"
-            " LAKEHOUSE_INGEST_ALLOW_CODE=1"
-        )
+        raise SettingsRefused(f"`streams.transform` names code ({name}): {ASKED_FOR}")
     offered = {each.name: each for each in entry_points(group=GROUP)}
     if not colon and name not in offered:
         there = ", ".join(sorted(offered)) or "none is installed"

@@ -272,7 +272,9 @@ def test_values_that_do_not_fit_are_set_aside_with_a_detail_that_names_field_val
 
 def test_a_day_that_readers_cannot_take_is_out_of_range(records: Records) -> None:
     rows = shape(json_object.decode(records(['{"date": "0000-12-31"}']), PLAN.columns), PLAN).select(FAULT).collect()
-    assert [tuple(row[FAULT]) for row in rows] == [("out_of_range", "date: 0000-12-31 is not date", "shape")]
+    assert [tuple(row[FAULT]) for row in rows] == [
+        ("out_of_range", "date: 0000-12-31 is not date", "shape", "date is not date")
+    ]
 
 
 @pytest.mark.parametrize(

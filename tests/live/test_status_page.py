@@ -108,7 +108,9 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
             watch.events.retrying(
                 stream="orders", attempt=1, wait_s=0.5, error=ConnectionError("the catalog does not answer: 503")
             )
-            watch.log.warning("spark", line=f"a word about {SECRET} <script>document.title = 'taken'</script>")
+            watch.log.warning(
+                "spark", line=f"a word about {SECRET} <script>document.title = 'taken'</script>\u202egnp.exe"
+            )
         clock.now += 60
     watch.events.schema_changed(table="iot.sensors", changes=["+ humidity double", "~ level int -> long"])
     lost = {"topic": "sensors", "partition": 3, "offset": 812_044}
@@ -117,16 +119,17 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
         {
             "broken_json": {
                 **lost,
-                "detail": "the value is not JSON",
+                "told": "the value is not JSON",
                 "value": b'{"sensor": "hall-7", "level": 17.2, ',
             },
             "wrong_type": {
                 **lost,
                 "offset": 812_101,
-                "detail": 'level: "seventeen" is not double',
+                "told": "level is not double",
                 "value": '{"sensor": "Küche", "level": "seventeen", "mail": "ada@example.com"}'.encode(),
             },
         },
+        {"sensor", "level", "mail"},
     )
 
 
@@ -184,12 +187,13 @@ def test_of_a_dead_letter_it_shows_the_shape_and_of_a_secret_nothing(browser: Br
     shown = browser.text("dead")
     assert '{"sensor": "xxxx-0", "level": 00.0,' in shown
     assert '{"sensor": "xxxxx", "level": "xxxxxxxxx", "mail": "xxx@xxxxxxx.xxx"}' in shown
-    assert 'level: "xxxxxxxxx" is not double' in shown
+    assert "level is not double" in shown
     assert "sensors/3@812044" in shown
     text = browser.run("return document.documentElement.outerHTML")
     for said in (SECRET, "ada@", "hall-7", "seventeen", "Küche"):
         assert said not in text
     assert "a word about *** <script>" in browser.text("problems"), "text is never markup"
+    assert "\\u202egnp.exe" in browser.text("problems"), "and reads from left to right"
     assert "taken" not in browser.run("return document.title")
 
 

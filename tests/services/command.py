@@ -1,9 +1,11 @@
 """`lakehouse-ingest` with some words: its exit code and what it said."""
 
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from unittest import mock
 
@@ -61,6 +63,21 @@ class Command:
             check=False,
         )
         return Said(ended.returncode, ended.stdout, ended.stderr)
+
+
+def on_a_terminal(*words: object) -> tuple[int, bytes]:
+    """The command as a person starts it: its exit code, and what the terminal got."""
+    ours, theirs = pty.openpty()
+    environment = {**_environment(None), "TERM": "xterm", "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
+    command = [sys.executable, "-m", "lakehouse_ingest.cli", *map(str, words)]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as running:
+        os.close(theirs)
+        got = b""
+        with suppress(OSError):  # its end
+            while some := os.read(ours, 4096):
+                got += some
+        os.close(ours)
+        return running.wait(PATIENCE), got
 
 
 def _environment(changes: Mapping[str, str] | None) -> dict[str, str]:

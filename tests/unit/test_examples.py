@@ -8,12 +8,15 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import catalog
+from lakehouse_ingest import ledger
 from lakehouse_ingest.planning import partitions_of, plan_from_settings
-from lakehouse_ingest.settings import Settings, load_settings
+from lakehouse_ingest.settings import Settings, load_settings, reference
+from lakehouse_ingest.settings.named_code import ASKED_FOR
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.toml"))
 
@@ -61,6 +64,25 @@ def test_the_readmes_example_of_the_catalog_package_runs(
 
 
 def test_the_readme_names_tests_that_exist() -> None:
-    for path, name in re.findall(r"`(tests[\w/]*(?:\.py)?)(?:::(\w+))?`", README):
+    for path, name in re.findall(r"`(tests[\w/]*(?:\.py)?)(?:::(\w+))?`", README + SECURITY):
         assert (ROOT / path).exists(), path
         assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), name
+
+
+def test_pages_at_the_top_lead_to_files_that_exist() -> None:
+    assert "(SECURITY.md)" in README
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", README + SECURITY):
+        assert (ROOT / target).exists(), target
+
+
+def test_what_is_said_of_security_is_said_in_the_words_of_the_program() -> None:
+    """Settings, flags and variables that it names exist; and it says how a vulnerability is reported."""
+    known = {entry.name for entry in reference.entries()}
+    for name in re.findall(r"`((?:catalog|spark|source)\.[a-z_]+)`", SECURITY):
+        assert name in known, name
+    for name in ("max_columns", "max_new", "max_tables", "max_records", "on_error"):
+        assert any(each.endswith(f".{name}") for each in known), name
+    assert ASKED_FOR.count("--allow-code") == SECURITY.count("refused without `--allow-code`") == 1
+    assert f"{ledger.LARGEST >> 20} MiB" in SECURITY
+    assert "## Reporting a vulnerability" in SECURITY
+    assert "@" not in SECURITY, "no address that nobody reads"

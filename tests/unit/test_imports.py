@@ -33,7 +33,9 @@ STREET: dict[str, set[str]] = {
 }
 # What they stand on must not know them either.
 GROUND: dict[str, set[str]] = {
-    "errors": set(),
+    "printable": set(),
+    "terminal": {"printable"},
+    "errors": {"printable"},
     "fail_points": set(),
     "records": set(),
     "settings": set(),
@@ -60,7 +62,7 @@ GROUND: dict[str, set[str]] = {
     "blurring": set(),
     "history": {"blurring"},
     "conventions": set(),
-    "observing": {"conventions", "health", "hiding", "history"},
+    "observing": {"conventions", "health", "hiding", "history", "printable"},
     "looking": {"health", "hiding", "observing", "open_transactions", "sources"},
     "names": set(),
     "contracts": {"columns", "shaping", "tables"},
@@ -69,10 +71,10 @@ GROUND: dict[str, set[str]] = {
     "table_keeper": {"columns", "contracts", "formats", "planning", "shaping", "tables", "widening", "writers"},
     "stream_tables": {"contracts", "formats", "names", "planning", "routing", "table_keeper", "tables"},
     "maintenance": {"ledger", "retention", "session"},
-    "jars": {"java", "network"},
+    "jars": {"java", "network", "terminal"},
     "embedded": {"java", "jars", "network", "storage"},
     "callback": {"session"},
-    "demo": set(),
+    "demo": {"terminal"},
     "offset_log": set(),
     "batch_size": {"ledger", "tables"},
     "promoting": {"columns"},

@@ -258,3 +258,20 @@ def test_headers_of_the_exporter_are_secrets() -> None:
     headers = {"authorization": "Bearer pl4nted-header"}
     start(TelemetrySettings(traces=True, endpoint="http://127.0.0.1:9", headers=headers)).shutdown(1)
     assert masked_text("refused: pl4nted-header") == "refused: ***"
+
+
+def test_a_line_for_people_is_obeyed_by_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A library's message, a value, and the stack of an error: each may hold what a server has said."""
+    configure_logs(LogSettings(format="text"))
+    attack = "\x1b]0;OWNED\x07\x9b\u202e"
+    logging.getLogger("urllib3").warning("the server said %s\nand more", attack)
+    structlog.get_logger("pipeline").warning(attack, stream=attack, found=[attack])
+    try:
+        int(attack)
+    except ValueError:
+        logging.getLogger("py4j").exception("failed")
+    said = capsys.readouterr().err
+    assert said.count("OWNED") == 5
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*said}
+    assert "\nand more" not in said, "a line of somebody's is none of ours"
+    assert "\nTraceback" in said

@@ -1,0 +1,54 @@
+"""Whether what is kept in a cache can be run: whoever may write there runs code as us.
+
+The owner of each file and folder has to be our user or root, and only they may write. A group may, if it is no group of
+several people: root's, the user's own (of the user's name, as many systems make one), or one that this machine has no
+name for, as containers run with. What the operator names by LAKEHOUSE_INGEST_JARS is not asked this: there each start
+compares the checksums.
+"""
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from lakehouse_ingest.errors import SettingsRefused
+
+MEND = "take the write permission away from others (chmod go-w), or set XDG_CACHE_HOME to a folder of your own"
+
+
+def refuse_what_others_may_write(kept: Iterable[Path]) -> None:
+    if why := mistrust(kept):
+        raise SettingsRefused(f"{why}, who could run code here through it: {MEND}")
+
+
+def mistrust(kept: Iterable[Path]) -> str:
+    """Why, of the first that is not ours alone; nothing where all are, or are not there yet."""
+    return next((f"{path} {why}" for path in kept if (why := _open_to(path))), "")
+
+
+def _open_to(path: Path) -> str:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return ""
+    if found.st_uid not in (0, os.geteuid()):
+        return f"belongs to another user ({found.st_uid})"
+    if found.st_mode & stat.S_IWOTH:
+        return "can be written by any user"
+    if found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid):
+        return f"can be written by other users of the group {found.st_gid}"
+    return ""
+
+
+def _is_private(gid: int) -> bool:
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return True
+    try:
+        ours = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        ours = ""
+    return {*group.gr_mem} <= {ours} and (gid == 0 or group.gr_name == ours)

@@ -1,0 +1,93 @@
+"""Settings of others' that name code: a class, a module, a jar, an option of Java's that loads one.
+
+Whoever may write a settings file could run anything by them. So they are taken with --allow-code only, as
+`module:function` is; what is known to load nothing of anybody's passes. From Python the caller is code already, and the
+environment's word is asked for all the same.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.settings.models import Settings
+
+ASKED_FOR = "settings may do so only with --allow-code, or with LAKEHOUSE_INGEST_ALLOW_CODE=1"
+SHOWN = 60  # characters of a key
+
+# Whatever is said there: files that are loaded, programs that are started, modules that are imported.
+ALWAYS = re.compile(
+    r"spark\.(jars|files|archives|plugins|pyspark|r|repl|executorEnv|submit|metrics\.conf)(\..+)?"
+    r"|spark\.python\.(daemon|worker)\.module|spark\.yarn\.(dist|appMasterEnv|jars|archive)(\..+)?"
+    r"|spark\..*(extraClassPath|extraLibraryPath|userClassPathFirst|discoveryScript|[iI]mage|podTemplateFile)"
+    r"|spark\.sql\.hive\.metastore\.jars.*|ssl\.(engine\.(id|location)|providers)|auth(\..+)?"
+)
+# As a rule the name of a class or a module, where a dot, a slash or a colon is in it; else one of the known words.
+AS_A_RULE = re.compile(
+    r"(?i).*(impl|class|classes|classpath|module|plugins?|listeners?|extensions?|filters?|factory|providers?|serializer"
+    r"|codecs?|registrator|manager|script|command|interceptors?|reporters?|strategy|type|packages|jars)"
+    r"|spark\.sql\.catalog\.[^.]+"
+)
+LOOKS_LIKE_CODE = re.compile(r"[./:\\]")
+A_CLASS = re.compile(r"(?:[a-z_$][\w$]*\.){2,}[A-Z][\w$]*")
+A_NAME_OR_SECRET = re.compile(r"(?i).*(token|secret|passw|credential|key|user|owner|id|name)")  # may look like a class
+JAVA_OPTIONS = re.compile(r"spark\..*JavaOptions")
+
+_ICEBERG, _S3A, _AWS = "org.apache.iceberg.", "org.apache.hadoop.fs.s3a.", "software.amazon.awssdk.auth.credentials."
+_KAFKA = "org.apache.kafka.clients.consumer."
+# Classes that come with what we run, and load nothing further.
+HARMLESS = frozenset(
+    {
+        *(f"{_ICEBERG}{each}" for each in ("aws.s3.S3FileIO", "gcp.gcs.GCSFileIO", "azure.adlsv2.ADLSFileIO")),
+        *(f"{_ICEBERG}{each}" for each in ("hadoop.HadoopFileIO", "io.ResolvingFileIO", "aliyun.oss.OSSFileIO")),
+        *(f"{_ICEBERG}spark.{each}" for each in ("SparkCatalog", "SparkSessionCatalog")),
+        f"{_ICEBERG}spark.extensions.IcebergSparkSessionExtensions",
+        "pyiceberg.io.pyarrow.PyArrowFileIO",
+        "pyiceberg.io.fsspec.FsspecFileIO",
+        "org.apache.spark.serializer.JavaSerializer",
+        "org.apache.spark.serializer.KryoSerializer",
+        *(f"{_S3A}{each}" for each in ("S3AFileSystem", "S3A", "SimpleAWSCredentialsProvider")),
+        *(f"{_S3A}{each}" for each in ("TemporaryAWSCredentialsProvider", "AnonymousAWSCredentialsProvider")),
+        f"{_S3A}auth.IAMInstanceCredentialsProvider",
+        *(f"{_AWS}{each}CredentialsProvider" for each in ("Default", "EnvironmentVariable", "InstanceProfile")),
+        *(f"{_AWS}{each}CredentialsProvider" for each in ("Container", "Anonymous", "WebIdentityTokenFile")),
+        *(f"{_KAFKA}{each}Assignor" for each in ("Range", "RoundRobin", "Sticky", "CooperativeSticky")),
+    }
+)
+# Of Java's options those of memory and of its collectors; of properties those that name no class.
+JAVA_HARMLESS = re.compile(
+    r"-X(?:m[snx]|ss)\d+[kKmMgGtT]?"
+    r"|-XX:\w*(?:Size|Percentage|Percent|Ratio|Level|Threads|Millis)=\d+(?:\.\d+)?[kKmMgGtT]?"
+    r"|-XX:[+-](?:Use\w+GC|UseStringDeduplication|UseContainerSupport|UseNUMA|AlwaysPreTouch|TieredCompilation"
+    r"|DisableExplicitGC|ExitOnOutOfMemoryError|CrashOnOutOfMemoryError|HeapDumpOnOutOfMemoryError)"
+    r"|-D(?:org\.apache\.kafka\.sasl\.oauthbearer\.allowed\.(?:urls|files)|https?\.(?:proxyHost|proxyPort|nonProxyHosts)"
+    r"|java\.net\.prefer\w+|java\.io\.tmpdir|user\.timezone|file\.encoding|networkaddress\.cache\.ttl"
+    r"|javax\.net\.ssl\.trustStore(?:Password|Type)?)=[^\s\"'\\]*"
+)
+
+
+def refuse_code(settings: Settings, *, allow_code: bool) -> None:
+    for name, options in () if allow_code else _of_others(settings):
+        if found := next((key for key, value in options.items() if names_code(key, value)), None):
+            raise SettingsRefused(f"`{name}.{found[:SHOWN]}` names code: {ASKED_FOR}")
+
+
+def _of_others(settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
+    yield "spark.options", settings.spark.options
+    yield "catalog.properties", settings.catalog.properties
+    yield "source.options", settings.source.options
+    for stream in settings.streams:
+        for table in stream.tables:
+            yield "streams.tables.properties", table.properties
+
+
+def names_code(key: str, value: str) -> bool:
+    """Whether anything is loaded or started by its name."""
+    if JAVA_OPTIONS.fullmatch(key):
+        return not all(map(JAVA_HARMLESS.fullmatch, value.split()))
+    if ALWAYS.fullmatch(key):
+        return True
+    parts = [part.strip() for part in value.split(",")]
+    if HARMLESS.issuperset(parts):
+        return False
+    by_its_key = AS_A_RULE.fullmatch(key) and LOOKS_LIKE_CODE.search(value)
+    return bool(by_its_key or (any(map(A_CLASS.fullmatch, parts)) and not A_NAME_OR_SECRET.fullmatch(key)))

@@ -1,0 +1,30 @@
+"""A record that steers terminals, through the real command line on a real one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.services.command import on_a_terminal
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import settings_text
+
+pytestmark = pytest.mark.live
+
+STEERING = rb'{"i": "\u001b]0;OWNED\u0007Ann Smith"}'
+TABLE = 'table = "events"\ncolumns = [{ name = "i", type = "long" }]'
+
+
+def test_a_record_that_steers_terminals_is_obeyed_by_none(
+    topic: str, broker: str, rest_uri: str, tmp_path: Path
+) -> None:
+    """The last sentence names the record, and holds nothing of it: it is in the log of a service, too."""
+    create_topic(broker, topic, 1)
+    produce(broker, topic, [(None, STEERING)])
+    settings = settings_text("steered", broker, rest_uri, f"ns_{topic}", topic=topic, table=TABLE)
+    file = tmp_path / "p.toml"
+    file.write_text(settings.replace("every =", 'on_error = "raise"\nevery =', 1).replace('"json"', '"text"'))
+    code, got = on_a_terminal("run", "--config", file, "--until-latest")
+    assert code == 3, got
+    assert b"offset 0 can't land: wrong_type (i is not long); nothing of its batch has" in got
+    for raw in (b"\x1b]", b"\x07", b"OWNED", b"Smith"):
+        assert raw not in got

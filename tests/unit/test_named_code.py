@@ -1,0 +1,173 @@
+"""Whoever may write a settings file runs no code by it, unless who starts the program allows that."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse_ingest.commands.run import refuse_early
+from lakehouse_ingest.errors import LONGEST, SettingsRefused
+from lakehouse_ingest.settings import load_settings
+from lakehouse_ingest.settings.named_code import names_code
+from tests.services.command import Command
+
+ALLOWED_URLS = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://idp.example/token"
+SPARK = {
+    "spark.driver.extraJavaOptions": "-javaagent:/tmp/a.jar",
+    "spark.executor.extraJavaOptions": f"{ALLOWED_URLS} -agentpath:/tmp/a.so",
+    "spark.driver.defaultJavaOptions": "-XX:OnOutOfMemoryError=sh",
+    "spark.yarn.am.extraJavaOptions": "@/tmp/arguments",
+    "spark.plugins": "evil.Plugin",
+    "spark.jars": "/tmp/a.jar",
+    "spark.jars.packages": "evil:evil:1",
+    "spark.files": "/tmp/a.py",
+    "spark.submit.pyFiles": "/tmp/a.py",
+    "spark.python.daemon.module": "evil",
+    "spark.python.worker.module": "evil",
+    "spark.pyspark.python": "/tmp/python",
+    "spark.driver.extraClassPath": "/tmp",
+    "spark.executor.extraLibraryPath": "/tmp",
+    "spark.executorEnv.LD_PRELOAD": "/tmp/a.so",
+    "spark.extraListeners": "evil.Listener",
+    "spark.sql.queryExecutionListeners": "evil.Listener",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,evil.Extensions",
+    "spark.serializer": "evil.Serializer",
+    "spark.kryo.registrator": "evil.Registrator",
+    "spark.shuffle.manager": "evil.Manager",
+    "spark.io.compression.codec": "evil.Codec",
+    "spark.ui.filters": "evil.Filter",
+    "spark.sql.catalog.other": "evil.Catalog",
+    "spark.sql.sources.commitProtocolClass": "evil.Protocol",
+    "spark.sql.streaming.stateStore.providerClass": "evil.Provider",
+    "spark.metrics.conf.*.sink.evil.class": "evil.Sink",
+    "spark.executor.resource.gpu.discoveryScript": "/tmp/a.sh",
+    "spark.kubernetes.executor.container.image": "evil",
+    "spark.kubernetes.driver.podTemplateFile": "/tmp/pod.yaml",
+    "spark.hadoop.fs.evil.impl": "evil.FileSystem",
+    "spark.hadoop.fs.s3a.aws.credentials.provider": "evil.Provider",
+    "spark.something.that.is.new": "com.evil.Anything",
+}
+CATALOG = {
+    "py-io-impl": "evil.FileIO",
+    "io-impl": "evil.FileIO",
+    "rest.auth.type": "evil.Manager",
+    "metrics-reporter-impl": "evil.Reporter",
+    "client.credentials-provider": "evil.Provider",
+    "client.factory": "evil.Factory",
+    "s3.retry-strategy-impl": "evil.Retry",
+    "table-default.write.py-location-provider.impl": "builtins.exec",
+    "auth": "evil",
+}
+TABLE = {"write.py-location-provider.impl": "builtins.exec", "write.location-provider.impl": "evil.Provider"}
+SOURCE = {
+    "metric.reporters": "evil.Reporter",
+    "security.providers": "evil.Provider",
+    "sasl.login.class": "evil.Login",
+    "ssl.engine.factory.class": "evil.Factory",
+    "partition.assignment.strategy": "evil.Assignor",
+    "ssl.engine.location": "/tmp/a.so",
+    "ssl.providers": "evil",
+}
+NAMED = [
+    *(("spark.options", each) for each in SPARK.items()),
+    *(("catalog.properties", each) for each in CATALOG.items()),
+    *(("streams.tables.properties", each) for each in TABLE.items()),
+    *(("source.options", each) for each in SOURCE.items()),
+]
+
+
+def tree(where: str, options: dict[str, str]) -> dict[str, Any]:
+    section, _, name = where.rpartition(".")
+    stream: dict[str, Any] = {"topics": ["t"]}
+    if section == "streams.tables":
+        return {"streams": [{**stream, "tables": [{name: options}]}]}
+    return {"streams": [stream], section: {name: options}}
+
+
+@pytest.mark.parametrize(("where", "said"), NAMED, ids=[said[0] for _, said in NAMED])
+def test_a_setting_that_names_code_is_held(where: str, said: tuple[str, str]) -> None:
+    settings = load_settings(None, tree(where, dict([said])), {})
+    with pytest.raises(SettingsRefused, match=r"names code: .*--allow-code.*LAKEHOUSE_INGEST_ALLOW_CODE=1") as refused:
+        refuse_early(settings, allow_code=False)
+    assert str(refused.value).startswith(f"`{where}.{said[0]}` ")
+    assert len(str(refused.value)) <= LONGEST
+    assert refuse_early(settings, allow_code=True) == [None]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.executor.extraJavaOptions", f"{ALLOWED_URLS} -Xss4m -XX:MaxRAMPercentage=70.5 -XX:+UseZGC"),
+        ("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+        ("spark.executor.memory", "4g"),
+        ("spark.sql.shuffle.partitions", "8"),
+        ("spark.ui.enabled", "true"),
+        ("spark.io.compression.codec", "zstd"),
+        ("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
+        ("spark.serializer", "org.apache.spark.serializer.KryoSerializer"),
+        ("spark.hadoop.fs.s3a.endpoint", "https://s3.eu-central-1.amazonaws.com"),
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"),
+        ("spark.driver.host", "driver.example.com"),
+        ("io-impl", "org.apache.iceberg.aws.s3.S3FileIO"),
+        ("py-io-impl", "pyiceberg.io.fsspec.FsspecFileIO"),
+        ("rest.auth.type", "oauth2"),
+        ("uri", "https://lake.example.com/api"),
+        ("credential", "Ann.Smith:secret"),
+        ("token", "eyJhbGciOiJ.eyJzdWIiOiIx.Kq9abc"),
+        ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"),
+        ("client.rack", "eu-central-1a"),
+        ("write.parquet.compression-codec", "zstd"),
+        ("write.data.path", "s3://bucket/Data.Lake/t"),
+        ("owner", "somebody"),
+    ],
+)
+def test_what_loads_nothing_of_anybodys_passes(key: str, value: str) -> None:
+    assert not names_code(key, value)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("-javaagent:a.jar", "-agentlib:jdwp", "-agentpath:a.so", "-cp", "-Xbootclasspath/a:a.jar", "@file", "-jar"),
+        *("-XX:OnError=sh", "-XX:OnOutOfMemoryError=sh", "-XX:Flags=f", "-XX:VMOptionsFile=f", "-XX:+EnableJVMCI"),
+        *("-Djava.system.class.loader=e.L", "-Dlog4j2.configurationFile=http://e", "-Djava.security.manager=e.M"),
+        *("-Xmx1g;sh", '"-Xmx1g', "-Xmx1g\\", "-XX:SharedArchiveFile=f", "-Dunknown=1", "--add-modules=e"),
+    ],
+)
+def test_an_option_of_javas_that_may_load_something_is_held(option: str) -> None:
+    assert names_code("spark.executor.extraJavaOptions", f"-Xmx1g {option} {ALLOWED_URLS}")
+
+
+# -- the command line -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "status", "verify", "files", "recover", "acknowledge", "adopt"])
+def test_every_verb_that_would_load_it_says_which_setting_and_where_it_came_from(
+    verb: str, command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text('[[streams]]\ntopics = ["t"]\n[catalog.properties]\nprefix = "x"\n"py-io-impl" = "evil.FileIO"\n')
+    said = command(verb, "--config", file, "--catalog-uri", "http://127.0.0.1:1")
+    assert said.code == 2
+    assert "`catalog.properties.py-io-impl` (p.toml line 5) names code: settings may do so only with" in said.sentence
+
+
+def test_where_a_variable_names_it_the_variable_is_named(command: Command) -> None:
+    variable = "LAKEHOUSE_INGEST_SPARK__OPTIONS__spark.plugins"
+    said = command("run", "--topics", "t", environment={variable: "evil.Plugin"})
+    assert f"`spark.options.spark.plugins` ({variable}) names code" in said.sentence
+
+
+def test_whoever_allows_it_gets_further(command: Command) -> None:
+    """By the flag or the variable: the next thing that is wrong is said then."""
+    environment = {"LAKEHOUSE_INGEST_CATALOG__PROPERTIES__io-impl": "evil.FileIO"}
+    words = ("status", "--topics", "t", "--catalog-uri", "thrift://x")
+    assert "names code" in command(*words, environment=environment).sentence
+    assert "should be the http" in command(*words, "--allow-code", environment=environment).sentence
+    allowed = {**environment, "LAKEHOUSE_INGEST_ALLOW_CODE": "1"}
+    assert "should be the http" in command(*words, environment=allowed).sentence
