@@ -58,6 +58,12 @@ def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: 
     return EmbeddedCatalog(catalog.path, port, jars=jars, place=catalog.warehouse, store=store)
 
 
+def embedded_token(catalog: CatalogSettings, uri: str) -> str:
+    """What lets in to the embedded catalog over `path`, where it is what is served at this address."""
+    told = catalog.token or catalog.credential or catalog.sign_for or "authorization" in map(str.lower, catalog.headers)
+    return "" if told else EmbeddedCatalog(catalog.path).token_of(uri)
+
+
 def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
     """The two clients would take other kinds for different catalogs, or for none."""
     for key in KIND_OF_CATALOG:
@@ -78,7 +84,7 @@ def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
 
 def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
     """What both clients spell alike."""
-    credential = revealed(catalog.credential)
+    credential, token = revealed(catalog.credential), embedded_token(catalog, uri)
     files = [each.properties(keys=not catalog.vended_credentials) for each in storage.told(catalog, s3)]
     return {
         **_merged(files),
@@ -86,6 +92,8 @@ def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
         **given(
             {
                 "credential": credential,
+                # Java's client would try to exchange a `token` for a new one each hour, and this one stays as it is.
+                "header.Authorization": f"Bearer {token}" if token else None,
                 # A new token is had by the credential, as the first one was: servers of others than the catalog
                 # know no exchange of Iceberg's kind.
                 "token-exchange-enabled": "false" if credential else None,

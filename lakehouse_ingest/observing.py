@@ -65,6 +65,10 @@ class Watch:
         """Whether anybody asks what the streams are doing."""
         return self._served or self.measures
 
+    def hide(self, secret: str) -> None:
+        """One that is in no settings; logs and traces show it no more than those."""
+        telemetry.mask(secret)
+
     # -- what happens -------------------------------------------------------------------------------------
 
     @contextmanager
@@ -260,7 +264,7 @@ class Watch:
         }
         assert settings.port is not None
         try:
-            return Pages(settings.host, settings.port, pages)
+            return Pages(settings.host, settings.port, pages, settings.hosts, " or add the name to `health.hosts`")
         except (OSError, UnicodeError, OverflowError) as failure:
             said = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
             raise SettingsRefused(

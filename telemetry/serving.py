@@ -2,17 +2,23 @@
 
 A connection has a thread of its own, and there are few of them: when all are taken, the oldest is cut off for the
 newest. One that says or takes nothing for a while is cut off as well.
+
+There is no login, but no page of another site reads anything here: neither by asking, nor by a name of its own that it
+makes lead to this machine.
 """
 
+import ipaddress
 import json
+import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Lock, Thread
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 AT_ONCE = 8  # connections
 SILENCE_S = 5.0  # of one of them, in either direction
@@ -39,9 +45,13 @@ def as_json(value: object, status: int = 200) -> Answer:
 class Pages:
     """Listens from the beginning on: an address that is taken is an OSError here."""
 
-    def __init__(self, host: str, port: int, pages: Mapping[str, Page]) -> None:
+    def __init__(
+        self, host: str, port: int, pages: Mapping[str, Page], hosts: Collection[str] = (), advice: str = ""
+    ) -> None:
+        """`hosts`: names that it may be asked by, beyond those that are its own; `advice`: to whom one is missing."""
         family, address = _resolved(host, port)
-        self._server = _Server(family, address, dict(pages))
+        names = _Names(host, address[0], frozenset(map(str.lower, hosts)), advice)
+        self._server = _Server(family, address, dict(pages), names)
         self._thread = Thread(target=self._server.serve_forever, args=(LOOK_S,), name="pages", daemon=True)
 
     @property
@@ -64,6 +74,45 @@ class Pages:
         self._server.cut_all()
 
 
+@dataclass(frozen=True)
+class _Names:
+    """By which names it may be asked; a page can make any other lead here, but no address."""
+
+    host: str
+    address: str
+    more: frozenset[str]
+    advice: str
+
+    def refusal(self, headers: Mapping[str, str]) -> Answer | None:
+        asked, origin = headers.get("host"), headers.get("origin")
+        if asked is not None and not self._fits(asked):  # every browser says one; a simple probe may not
+            said = f"this port is not known by the name {_name_in(asked)!r}, and a web page could have made it up"
+            return as_json({"error": f"{said}; ask by {self.host}{self.advice}"}, 403)
+        # Whoever follows a link from elsewhere sees the page; what it was called from does not.
+        link = headers.get("sec-fetch-dest") == "document" and headers.get("sec-fetch-mode") == "navigate"
+        strange = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not link
+        if strange or (origin is not None and urlsplit(origin).netloc != asked):
+            return as_json({"error": "a page of another site asked for this; open it in a window of its own"}, 403)
+        return None
+
+    def _fits(self, asked: str) -> bool:
+        name = _name_in(asked)
+        if name in self.more or name == "localhost" or name == self.host.lower():
+            return True
+        try:
+            by_address = ipaddress.ip_address(name)
+        except ValueError:
+            # Where it listens for all the network, who may call it what is not known unless it is told.
+            return not self.more and not ipaddress.ip_address(self.address).is_loopback
+        return by_address.is_loopback or not ipaddress.ip_address(self.address).is_loopback
+
+
+def _name_in(host: str) -> str:
+    """Without the port, and an address of IPv6 without its brackets."""
+    found = re.fullmatch(r"\[([0-9a-f:.]+)\](:\d*)?|([^:\[\]]*)(:\d*)?", host.lower())
+    return (found[1] or found[3] or "") if found else ""
+
+
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return family, address
@@ -76,9 +125,11 @@ class _Server(ThreadingMixIn, TCPServer):
     block_on_close = False
     request_queue_size = 32
 
-    def __init__(self, family: socket.AddressFamily, address: tuple[Any, ...], pages: dict[str, Page]) -> None:
+    def __init__(
+        self, family: socket.AddressFamily, address: tuple[Any, ...], pages: dict[str, Page], names: _Names
+    ) -> None:
         self.address_family = family
-        self.pages = pages
+        self.pages, self.names = pages, names
         self._open: dict[socket.socket, None] = {}  # in the order in which they came
         self._alive = 0
         self._lock = Lock()
@@ -134,13 +185,17 @@ class _Handler(BaseHTTPRequestHandler):
     error_content_type = JSON
 
     def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if refusal := self.server.names.refusal(headers):
+            self._send(refusal)
+            return
         path = self.path.partition("?")[0]
         page = self.server.pages.get(path)
         if page is None:
             self._send(as_json({"error": "no such page", "pages": sorted(self.server.pages)}, 404))
             return
         try:
-            answer = page({name.lower(): value for name, value in self.headers.items()})
+            answer = page(headers)
         except Exception as failure:  # noqa: BLE001 - whoever asks is told that there is no answer, not why
             answer = as_json({"error": f"this page can't be made: {type(failure).__name__}"}, 500)
         self._send(answer)

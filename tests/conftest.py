@@ -10,13 +10,15 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.catalog_access import spark_properties
 from lakehouse_ingest.class_data import prepare
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.jars import ensure, jars_folder_from
 from lakehouse_ingest.java import find_java
 from lakehouse_ingest.session import session
-from lakehouse_ingest.settings import SparkSettings
+from lakehouse_ingest.settings import CatalogSettings, S3Settings, SparkSettings
+from tests.services.doors import in_settings, known
 from tests.services.engines import engines
 from tests.services.ingesting import Bench
 
@@ -74,7 +76,8 @@ def rest_uri(warehouse: Path, jars_folder: Path | None) -> Iterator[str]:
         return
     catalog = EmbeddedCatalog(warehouse, port=0, jars=jars_folder)
     try:
-        yield catalog.start()
+        catalog.start()
+        yield known(catalog)
     finally:
         catalog.stop()
 
@@ -108,7 +111,7 @@ def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPa
             options={"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
         ),
         spark_jars,
-        {"uri": rest_uri},
+        spark_properties(CatalogSettings(**in_settings(rest_uri)), S3Settings(), rest_uri),
         find_java(),
         scratch,
     ) as started:

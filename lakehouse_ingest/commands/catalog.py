@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
+from shlex import quote
 from types import FrameType
 
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
@@ -14,14 +15,17 @@ from lakehouse_ingest.terminal import Terminal
 NEXT = """\
 The catalog of {warehouse} listens at {uri} (process {pid}, log {log}).
 
-  Python   pyiceberg.catalog.load_catalog("lake", type="rest", uri="{uri}").list_namespaces()
-  shell    pyiceberg --uri {uri} list
-  DuckDB   INSTALL iceberg; LOAD iceberg; ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}', \
-AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none'); SHOW ALL TABLES;
+  Python   pyiceberg.catalog.load_catalog("lake", type="rest", uri="{uri}", token="{token}").list_namespaces()
+  shell    PYICEBERG_CATALOG__DEFAULT__TOKEN={token} pyiceberg --uri {uri} list
+  DuckDB   INSTALL iceberg; LOAD iceberg; ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}', TOKEN '{token}', \
+ACCESS_DELEGATION_MODE 'none'); SHOW ALL TABLES;
   Spark    --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog \
 --conf spark.sql.catalog.lake.type=rest --conf spark.sql.catalog.lake.uri={uri}
-  ingest   lakehouse-ingest run --catalog-uri {uri} --topics …
+           and in the session, before the first query:
+           SET `spark.sql.catalog.lake.header.Authorization` = Bearer {token};
+  ingest   lakehouse-ingest run --catalog-uri {uri} --warehouse {quoted} --topics …
 
+Whoever has the token may read and change all tables: it is the same after each start, and kept in {note}.
 Ctrl-C ends it."""
 
 
@@ -31,7 +35,15 @@ def serve(catalog: EmbeddedCatalog) -> None:
     uri = catalog.start()
     with _asked_to_stop() as asked:
         try:
-            said = NEXT.format(warehouse=catalog.warehouse, uri=uri, pid=os.getpid(), log=catalog.log)
+            said = NEXT.format(
+                warehouse=catalog.warehouse,
+                quoted=quote(str(catalog.warehouse)),
+                uri=uri,
+                token=catalog.token_of(uri),
+                note=catalog.claim.note,
+                pid=os.getpid(),
+                log=catalog.log,
+            )
             console.print(said)
             while not asked(0.5):
                 if not catalog.running:

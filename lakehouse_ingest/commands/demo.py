@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from time import monotonic, sleep
@@ -19,6 +19,7 @@ from typing import Any
 from rich.text import Text
 
 from lakehouse_ingest import ledger
+from lakehouse_ingest.catalog_access import embedded_token
 from lakehouse_ingest.commands.run import Running, opened
 from lakehouse_ingest.demo import proof, report
 from lakehouse_ingest.demo.events import BROKEN_EVERY, HEARTBEAT, LATER, READING
@@ -103,10 +104,11 @@ What to type next, in another terminal{first}:
 
   DuckDB     INSTALL iceberg; LOAD iceberg;
              ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}',
-               AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none');
+               TOKEN '{token}', ACCESS_DELEGATION_MODE 'none');
              SELECT location, count(*) FROM lake.{table} GROUP BY ALL;
 
-  pyiceberg  pyiceberg --uri {uri} describe {table}
+  pyiceberg  export PYICEBERG_CATALOG__DEFAULT__TOKEN={token}
+             pyiceberg --uri {uri} describe {table}
 
   A type of your own, and its table some seconds later:
 
@@ -120,7 +122,7 @@ What to type next, in another terminal{first}:
   A pipeline of your own: "mine" for "{topic}" above, and
 
     lakehouse-ingest run --topics mine --brokers {brokers} \\
-      --catalog-uri {uri}
+      --catalog-uri {uri} --warehouse {quoted}
 """
 
 
@@ -140,6 +142,7 @@ class Place:
     warehouse: Path
     brokers: str
     uri: str
+    token: str = field(repr=False)
     settings: Settings
     source: Source
 
@@ -219,7 +222,8 @@ def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
         brokers, uri = side_by_side.map(Server.start, servers)
     create_topic(brokers, TOPIC)
     settings = load_settings(_settings_file(folder, warehouse, brokers), _here(uri), environment={})
-    return Place(folder, warehouse, brokers, uri, settings, of_stream(settings.source, settings.streams[0]))
+    token = embedded_token(settings.catalog, uri)
+    return Place(folder, warehouse, brokers, uri, token, settings, of_stream(settings.source, settings.streams[0]))
 
 
 def _ends(source: Source) -> Offsets:
@@ -253,7 +257,7 @@ def _here(uri: str) -> dict[str, Any]:
 
 def _plant(here: Place, screen: Screen, begins: Offsets, seconds: float) -> Plant:
     """Alarms say what they have said in earlier runs, and from the middle on something new."""
-    lake = Lake(Connection(here.uri), NAMESPACE)
+    lake = _lake(here)
     state = lake.find(ALARMS)
     columns = {column.name for column in state.columns} if state else set()
 
@@ -296,12 +300,12 @@ def _through(
     here: Place, plant: Plant, screen: Screen, wait: Callable[[Callable[[], bool]], None]
 ) -> tuple[Offsets, dict[str, float]]:
     """To the end of producing and of landing it; the topic's ends, and how long it took."""
-    began, held = screen.elapsed, _complete(here.uri)
+    began, held = screen.elapsed, _complete(here)
     wait(lambda: not plant.running)
     plant.stop()
     ends, produced = _ends(here.source), screen.elapsed
     screen.say(f"{plant.made.acknowledged:,} events produced; the last of them land")
-    wait(lambda: _reached(_complete(here.uri), ends))
+    wait(lambda: _reached(_complete(here), ends))
     landed = screen.elapsed
     # Of the last batch we are told a moment after it is done.
     due = sum(end - held.get(at, 0) for at, end in ends.items())
@@ -326,9 +330,13 @@ def _watch(running: Running, work: Future[None], screen: Screen, until: Callable
         screen.line()
 
 
-def _complete(uri: str) -> Offsets:
+def _lake(here: Place) -> Lake:
+    return Lake(Connection(here.uri, token=here.token), NAMESPACE)
+
+
+def _complete(here: Place) -> Offsets:
     """How far all tables are, from the catalog: what any next start would begin with."""
-    state = Lake(Connection(uri), NAMESPACE).find(BATCHES)
+    state = _lake(here).find(BATCHES)
     summaries = (snapshot.summary for snapshot in state.ancestors()) if state else ()
     mark = ledger.newest(summaries, NAMESPACE)
     return mark.held() if mark else {}
@@ -343,6 +351,7 @@ def _run(here: Place, plant: Plant, counts: Counts, begins: Offsets, ends: Offse
         folder=here.folder,
         warehouse=here.warehouse,
         uri=here.uri,
+        token=here.token,
         made=plant.made,
         begins=begins,
         ends=ends,
@@ -352,7 +361,7 @@ def _run(here: Place, plant: Plant, counts: Counts, begins: Offsets, ends: Offse
 
 
 def _report(console: Terminal, run: Run) -> None:
-    found = read_back(run.uri, run.begins)
+    found = read_back(run.uri, run.token, run.begins)
     wrong = proof.problems(run, found)
     told = proof.as_json(run, found, wrong)
     written = proof.write(run, told)
@@ -369,7 +378,9 @@ def _stay(running: Running, work: Future[None], screen: Screen, here: Place, bef
         first=_first(),
         brokers=here.brokers,
         uri=here.uri,
+        token=here.token,
         warehouse=here.warehouse,
+        quoted=quote(str(here.warehouse)),
         topic=TOPIC,
         namespace=NAMESPACE,
         table=ALARMS,

@@ -15,6 +15,7 @@ from lakehouse_ingest import formats, planning, sources, transforms
 from lakehouse_ingest.catalog_access import (
     connection_of,
     embedded,
+    embedded_token,
     refuse_what_is_no_rest_catalog,
     spark_properties,
 )
@@ -81,6 +82,7 @@ def opened(
         stack.enter_context(watching.serving(settings.health, about(settings)))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
         uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
+        watching.hide(embedded_token(settings.catalog, uri))
         scratch = stack.enter_context(scratch_folder())
         spark = stack.enter_context(
             session(

@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 
@@ -76,6 +77,10 @@ def ask(page: str) -> Mapping[str, Any]:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
             told = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
+        if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
+            raise SettingsRefused(
+                fitted(f"{page} is not to be asked by that name: use its address, or add it to `health.hosts`")
+            ) from None
         if isinstance(failure, urllib.error.HTTPError | ValueError):
             raise SettingsRefused(
                 f"what answers at {page} is no pipeline of ours; see `health.port`, or --url"

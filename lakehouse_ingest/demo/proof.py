@@ -11,7 +11,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -47,6 +47,7 @@ class Run:
     folder: Path
     warehouse: Path
     uri: str
+    token: str = field(repr=False)
     made: Made
     begins: Offsets  # the topic's ends before this run
     ends: Offsets  # and now
@@ -124,7 +125,7 @@ def _appeared(run: Run, found: Found) -> Iterator[str]:
 
 def as_json(run: Run, found: Found, wrong: Sequence[str]) -> dict[str, Any]:
     ages = [batch.freshness for batch in run.batches if batch.freshness is not None]
-    lake = catalog(run.uri)
+    lake = catalog(run.uri, run.token)
     names = [*found.columns]
     return {
         "serve": f"lakehouse-ingest catalog serve --warehouse {quote(str(run.warehouse))}",

@@ -22,7 +22,7 @@ EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 ATTACH = """\
 ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}',
-  AUTHORIZATION_TYPE 'none', ACCESS_DELEGATION_MODE 'none')"""
+  TOKEN '{token}', ACCESS_DELEGATION_MODE 'none')"""
 HELD = """\
 WITH held AS ({all})
 SELECT s.partition, count(*) AS rows, count(DISTINCT s.offset) AS offsets
@@ -117,18 +117,18 @@ class Found:
         return {table: count for table, count in counts.items() if count}
 
 
-def read_back(uri: str, begins: Offsets) -> Found:
+def read_back(uri: str, token: str, begins: Offsets) -> Found:
     """By DuckDB where it is installed, else by pyiceberg."""
-    lake = catalog(uri)
+    lake = catalog(uri, token)
     numbers = [offset for _, offset in sorted(begins.items())]
     names = tables(lake)
     if all(importlib.util.find_spec(name) for name in ("duckdb", *map("duckdb_extension_{}".format, EXTENSIONS))):
-        return _by_duckdb(uri, names, numbers)
+        return _by_duckdb(uri, token, names, numbers)
     return _by_pyiceberg(lake, names, numbers)
 
 
-def catalog(uri: str) -> Catalog:
-    return load_catalog("lake", type="rest", uri=uri)
+def catalog(uri: str, token: str) -> Catalog:
+    return load_catalog("lake", type="rest", uri=uri, token=token)
 
 
 def tables(lake: Catalog) -> list[str]:
@@ -140,7 +140,7 @@ def tables(lake: Catalog) -> list[str]:
 # -- by DuckDB ---------------------------------------------------------------------------------------------------------
 
 
-def _by_duckdb(uri: str, names: Sequence[str], begins: list[int]) -> Found:
+def _by_duckdb(uri: str, token: str, names: Sequence[str], begins: list[int]) -> Found:
     import duckdb  # noqa: PLC0415 - an extra
 
     held = HELD.format(all=_union("SELECT _source AS s FROM lake.{}", (*names, DEAD)), topic=TOPIC)
@@ -151,7 +151,7 @@ def _by_duckdb(uri: str, names: Sequence[str], begins: list[int]) -> Found:
     with duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}) as duck:
         for name in EXTENSIONS:
             duck.execute(f"LOAD '{_extension(name)}'")
-        duck.execute(ATTACH.format(uri=uri))
+        duck.execute(ATTACH.format(uri=uri, token=token))
 
         def ask(sql: str, **values: Any) -> list[Any]:
             return duck.execute(sql, values).fetchall()

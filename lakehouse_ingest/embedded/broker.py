@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.embedded.claim import LOOPBACK, Note, any_free_port
 from lakehouse_ingest.embedded.jvm import Jvm
 from lakehouse_ingest.embedded.server import Server
 
@@ -81,9 +81,9 @@ class EmbeddedBroker(Server):
         options = ("-Xmx512m", f"-Dlog4j2.configurationFile={logging.as_uri()}", *self.java_options)
         return Jvm("broker", files, options, self.folder / "java.log", lock)
 
-    def _build(self, jvm: Jvm, port: int) -> None:
+    def _build(self, jvm: Jvm, note: Note) -> None:
         settings, data = self.folder / "server.properties", self.folder / "data"
-        settings.write_text(self._settings(port, data))
+        settings.write_text(self._settings(note.port, data))
         if not (data / "meta.properties").exists():
             _format(jvm, settings)
         common, server = jvm.classes.org.apache.kafka.common.utils, jvm.classes.kafka.server
@@ -96,9 +96,9 @@ class EmbeddedBroker(Server):
         """Of what comes twice the last is meant."""
         return SETTINGS.format(host=LOOPBACK, port=port, controller=any_free_port(), data=_spelt(data))
 
-    def _ask(self, port: int) -> None:
+    def _ask(self, note: Note) -> None:
         try:
-            AdminClient({"bootstrap.servers": self._address(port), "log_level": 0}).list_topics(timeout=5)
+            AdminClient({"bootstrap.servers": note.uri, "log_level": 0}).list_topics(timeout=5)
         except KafkaException as error:
             raise ConnectionError(str(error)) from error
 

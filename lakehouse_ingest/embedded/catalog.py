@@ -1,8 +1,8 @@
 """An Iceberg REST catalog over a warehouse folder: Iceberg's own REST adapter over a JdbcCatalog on SQLite.
 
-For one machine: loopback only, no credentials, and a commit of several tables at once is not atomic under a
-crash. What has to survive is `<warehouse>/.lakehouse/catalog.db` and the tables' own files; pyiceberg's
-SqlCatalog and Spark's JdbcCatalog can read the same file under the same catalog name.
+For one machine and one user: loopback only, behind a token, and closed to web pages (see `Door.java`). A commit of
+several tables at once is not atomic under a crash. What has to survive is `<warehouse>/.lakehouse/catalog.db` and the
+tables' own files; pyiceberg's SqlCatalog and Spark's JdbcCatalog can read the same file under the same catalog name.
 
 The tables' files may lie in another store instead (see `storage`), while the catalog's own stays in the folder.
 """
@@ -11,12 +11,13 @@ import http.client
 import os
 import re
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from lakehouse_ingest.embedded.claim import LOOPBACK
+from lakehouse_ingest.embedded.claim import LOOPBACK, Note
 from lakehouse_ingest.embedded.jvm import SPARK_JARS, Jvm
 from lakehouse_ingest.embedded.server import Server
 from lakehouse_ingest.errors import SettingsRefused
@@ -26,6 +27,8 @@ from lakehouse_ingest.storage import Storage
 CATALOG_NAME = "rest_backend"
 OWN = ".lakehouse"  # the catalog's folder, within that of the warehouse
 IDLE_MS = 600_000
+OF_SPARK = ("hadoop-client", "janino", "commons-compiler")  # of its jars
+DOOR = files("lakehouse_ingest").joinpath("embedded", "Door.java")
 FILE_IO = "org.apache.iceberg.io.ResolvingFileIO"
 JAVA_OPTIONS = (
     "-Xmx256m",
@@ -48,7 +51,7 @@ def is_warehouse(folder: Path) -> bool:
 class EmbeddedCatalog(Server):
     """A commit that was answered is in SQLite: `stop` and SIGKILL lose none."""
 
-    kind, usual_port = "catalog", 8181
+    kind, usual_port, asks_for_token = "catalog", 8181, True
 
     def __init__(
         self,
@@ -67,7 +70,8 @@ class EmbeddedCatalog(Server):
             raise SettingsRefused(
                 f"`catalog.warehouse` should be an s3:// place, or absent, without a `catalog.uri`, not {place[:60]}."
             )
-        self.warehouse = warehouse.absolute()
+        # The catalog compares the places of its tables, and `..` could be understood in more ways than one.
+        self.warehouse = warehouse.resolve() if ".." in warehouse.parts else warehouse.absolute()
         self.place = place or f"file://{self.warehouse}"
         self._store = store
         super().__init__(self.warehouse / OWN, port, jars)
@@ -82,11 +86,11 @@ class EmbeddedCatalog(Server):
         return f"http://{LOOPBACK}:{port}"
 
     def _java(self, files: Sequence[Path], lock: int) -> Jvm:
-        hadoop = sorted(SPARK_JARS.glob("hadoop-client-*.jar"))
+        spark = [jar for name in OF_SPARK for jar in sorted(SPARK_JARS.glob(f"{name}-*.jar"))]
         more = self._store.jars(self._jars) if self._store else []
-        return Jvm("catalog", [*files, *hadoop, *more], JAVA_OPTIONS, self.log, lock)
+        return Jvm("catalog", [*files, *spark, *more], JAVA_OPTIONS, self.log, lock)
 
-    def _build(self, jvm: Jvm, port: int) -> None:
+    def _build(self, jvm: Jvm, note: Note) -> None:
         java = jvm.classes
         store = self._store
         if store:
@@ -112,15 +116,27 @@ class EmbeddedCatalog(Server):
         servlet = rest.RESTCatalogServlet(rest.RESTCatalogAdapter(backend))
         handler = servlets.ServletContextHandler()
         handler.addServlet(servlets.ServletHolder(servlet), "/*")
+        handler.addFilter(self._door(java, note.token), "/*", None)
         server = java.org.eclipse.jetty.server.Server()
         connector = java.org.eclipse.jetty.server.ServerConnector(server)
         connector.setHost(LOOPBACK)
-        connector.setPort(port)
+        connector.setPort(note.port)
         # Clients keep their connections between batches; one that is closed just as it is used costs them a retry.
         connector.setIdleTimeout(IDLE_MS)
         server.addConnector(connector)
         server.setHandler(handler)
         server.start()
+
+    def _door(self, java: Any, token: str) -> Any:
+        """Compiled here: a class file of ours would have to be made and shipped for each version of Java."""
+        compiler = java.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(DOOR.read_text(encoding="utf-8"))
+        door = compiler.getClassLoader().loadClass("Door").newInstance()
+        holder = java.org.eclipse.jetty.ee10.servlet.FilterHolder(door)
+        holder.setInitParameter("token", token)
+        # What lay in the folder before its tables went elsewhere is still there.
+        holder.setInitParameter("places", "\n".join({f"file://{self.warehouse}", self.place}))
+        return holder
 
     def _try_to_write(self, java: Any, store: Storage) -> None:
         """Here a wrong key is one sentence; later it would be a failed commit."""
@@ -137,10 +153,10 @@ class EmbeddedCatalog(Server):
         finally:
             files.close()
 
-    def _ask(self, port: int) -> None:
-        connection = http.client.HTTPConnection(LOOPBACK, port, timeout=10)
+    def _ask(self, note: Note) -> None:
+        connection = http.client.HTTPConnection(LOOPBACK, note.port, timeout=10)
         try:
-            connection.request("GET", "/v1/config")
+            connection.request("GET", "/v1/config", headers={"Authorization": f"Bearer {note.token}"})
             status = connection.getresponse().status
         except http.client.HTTPException as error:
             raise ConnectionError(f"GET /v1/config: {error!r}") from error

@@ -8,10 +8,12 @@ import fcntl
 import json
 import os
 import random
+import secrets
 import socket
+import stat
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
@@ -33,6 +35,7 @@ class Note:
     pid: int
     java: int
     passing: bool = False  # only until whoever looks has seen it
+    token: str = field(default="", repr=False)  # for those whom it lets in; nothing where all may come
 
 
 class Claim:
@@ -40,13 +43,13 @@ class Claim:
 
     def __init__(self, folder: Path, note: str, refusal: Callable[[str], str]) -> None:
         """`refusal` makes a sentence of who holds the folder."""
-        self._folder, self._note, self._refusal = folder, folder / note, refusal
+        self._folder, self.note, self._refusal = folder, folder / note, refusal
         self._held: int | None = None
 
     def take(self) -> int:
         """The open lock, for the JVM to inherit; refused while somebody serves the folder."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(0o700, parents=True, exist_ok=True)
             lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as broken:
             raise SettingsRefused(f"{self._folder} can't be written ({broken}): choose another place.") from broken
@@ -67,14 +70,22 @@ class Claim:
 
     def read(self) -> Note | None:
         try:
-            return Note(**json.loads(self._note.read_text()))
+            return Note(**json.loads(self.note.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self, note: Note) -> None:
-        fresh = self._note.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(note)) + "\n")
-        fresh.replace(self._note)
+        fresh = self.note.with_suffix(".new")
+        fresh.unlink(missing_ok=True)  # whoever was killed may have left one
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(json.dumps(asdict(note)) + "\n")
+        fresh.replace(self.note)
+
+    def token(self) -> str:
+        """The last one's, so that readers keep their settings; a new one where others could have read that."""
+        note = self.read()
+        kept = note.token if note and not stat.S_IMODE(self.note.stat().st_mode) & 0o077 else ""
+        return kept or secrets.token_hex(24)
 
     def release(self) -> None:
         held, self._held = self._held, None

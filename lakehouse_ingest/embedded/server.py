@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from py4j.protocol import Py4JError
 
-from lakehouse_ingest.embedded.claim import Claim, Note, alive, choose_port
+from lakehouse_ingest.embedded.claim import LOOPBACK, Claim, Note, alive, choose_port
 from lakehouse_ingest.embedded.jvm import Jvm
 from lakehouse_ingest.jars import ensure
 
@@ -22,6 +22,7 @@ class Server(ABC):
 
     kind: ClassVar[str]  # of jars, and how it is called in sentences
     usual_port: ClassVar[int]
+    asks_for_token: ClassVar[bool] = False
 
     def __init__(self, folder: Path, port: int | None, jars: Path | None) -> None:
         self.folder, self.log = folder, folder / f"{self.kind}.log"
@@ -34,12 +35,14 @@ class Server(ABC):
         files = ensure(self.kind, folder=self._jars)
         lock = self.claim.take()
         try:
+            token = self.claim.token() if self.asks_for_token else ""
             for last in (False, False, True):
                 port = choose_port(self._port, self.claim.read(), self.usual_port)
                 self._jvm = self._java(files, lock)
+                note = Note(self._address(port), port, os.getpid(), self._jvm.pid, passing, token)
                 try:
-                    self._build(self._jvm, port)
-                    self._wait_until_healthy(port)
+                    self._build(self._jvm, note)
+                    self._wait_until_healthy(note)
                     break
                 except (Py4JError, OSError) as error:
                     failure = self._jvm.failed(error)
@@ -47,12 +50,11 @@ class Server(ABC):
                     if last or self._port or "already in use" not in str(failure):
                         raise failure from error
                     self._jvm.stop()
-            assert self._jvm
-            self.claim.write(Note(self._address(port), port, os.getpid(), self._jvm.pid, passing))
+            self.claim.write(note)
         except BaseException:
             self.stop()
             raise
-        return self._address(port)
+        return note.uri
 
     def stop(self) -> None:
         """Twice is once; returns when its process is gone."""
@@ -67,6 +69,14 @@ class Server(ABC):
         note = self.claim.read()
         return note.uri if note else None
 
+    def token_of(self, uri: str) -> str:
+        """What lets in to it at this address; nothing where it isn't served there, or lets in all."""
+        note = self.claim.read()
+        # Once its JVM has ended the port may be another user's, who must not learn it.
+        if note is None or not alive(note.java):
+            return ""
+        return note.token if uri.rstrip("/") in (note.uri, note.uri.replace(LOOPBACK, "localhost")) else ""
+
     @property
     def served(self) -> str | None:
         """Where it answers now, whoever serves it."""
@@ -74,7 +84,7 @@ class Server(ABC):
         if note is None or not alive(note.pid):
             return None
         try:
-            self._ask(note.port)
+            self._ask(note)
         except OSError:
             return None
         return note.uri
@@ -109,18 +119,18 @@ class Server(ABC):
         """A JVM that inherits the lock."""
 
     @abstractmethod
-    def _build(self, jvm: Jvm, port: int) -> None:
-        """Starts the server inside the JVM."""
+    def _build(self, jvm: Jvm, note: Note) -> None:
+        """Starts the server inside the JVM, as the note has it."""
 
     @abstractmethod
-    def _ask(self, port: int) -> None:
+    def _ask(self, note: Note) -> None:
         """One question that only a healthy server answers; OSError if it doesn't."""
 
-    def _wait_until_healthy(self, port: int) -> None:
+    def _wait_until_healthy(self, note: Note) -> None:
         deadline = time.monotonic() + HEALTH_SECONDS
         while True:
             try:
-                return self._ask(port)
+                return self._ask(note)
             except OSError:
                 if time.monotonic() > deadline or not self.running:
                     raise

@@ -17,6 +17,7 @@ from lakehouse_ingest.settings.values import (
     ChosenPartitions,
     Codec,
     Dotted,
+    HostName,
     Identifier,
     Pem,
     Regex,
@@ -552,7 +553,14 @@ class HealthSettings(Model):
         " nowhere; 0: at any port that is free, which the log names",
     )
     host: str = Field(
-        default="127.0.0.1", min_length=1, description="address to listen at; 0.0.0.0: for whoever reaches this machine"
+        default="127.0.0.1",
+        min_length=1,
+        description="address to listen at; 0.0.0.0: for whoever reaches this machine, without any login",
+    )
+    hosts: tuple[HostName, ...] = Field(
+        default=(),
+        description="further names that the port may be asked by, such as those of a proxy before it; without any, at"
+        " 127.0.0.1 only localhost and addresses, elsewhere every name",
     )
     fresh: Seconds = Field(
         gt=0, default=120.0, description="not ready when a stream has shown no progress for so long; an idle one does"

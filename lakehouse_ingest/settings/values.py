@@ -53,6 +53,12 @@ def identifier(value: str) -> str:
     return value
 
 
+def host_name(value: str) -> str:
+    if not re.fullmatch(r"[\w-]+(\.[\w-]+)*\.?", value):
+        raise ValueError(f"should be names of hosts, without scheme or port, not {value[:60]!r}")
+    return value
+
+
 def dotted(value: str) -> str:
     return ".".join(identifier(part) for part in value.split("."))
 
@@ -195,6 +201,7 @@ Size = Annotated[int, BeforeValidator(size)]
 Word = Annotated[str, AfterValidator(word)]
 Identifier = Annotated[str, AfterValidator(identifier)]
 Dotted = Annotated[str, AfterValidator(dotted)]
+HostName = Annotated[str, AfterValidator(host_name)]
 Regex = Annotated[str, AfterValidator(regex)]
 TypeFrom = Annotated[str, AfterValidator(type_from)]
 Template = Annotated[str, AfterValidator(template)]

@@ -17,8 +17,8 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import Any
 
-from pyiceberg.catalog import load_catalog
-
+from catalog import connect
+from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.settings import Settings
@@ -104,7 +104,7 @@ def measured(folder: Path, broker: str, stream: Mapping[str, Any], batches: int)
         began, cpu = monotonic(), cpu_seconds()
         running.pipeline.run()
         seconds, cpu = monotonic() - began, cpu_seconds() - cpu
-        lake = load_catalog("bench", type="rest", uri=running.catalog_uri)
+        lake = connect(connection_of(settings.catalog, settings.s3, running.catalog_uri)).pyiceberg
         rows = lake.load_table("ingest.lakehouse_batches").scan().to_arrow().to_pylist()
         landed = Counter[str]()
         for row in rows:

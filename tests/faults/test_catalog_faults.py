@@ -16,6 +16,7 @@ from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.tables import Add, Column, Connection, Lake, Place, Registered, TableSpec
+from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, RESET, Faulty, When
 from tests.services.flow import Flow
 from tests.services.ingesting import Bench
@@ -223,7 +224,7 @@ def test_a_publication_that_was_heard_and_whose_history_others_cut(bench: Bench,
     """A note tells that it was, and its own mark is remembered. Another pipeline's is not carried over the cut, for it
     may be older than what that one has landed since; but that it was here is known."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    other = Lake(Connection(bench.uri), "other")
+    other = Lake(connection_to(bench.uri), "other")
 
     def append(lake: Lake, place: Place, number: int, done: Offsets) -> Place:
         mark = Mark(Token(lake._pipeline, 1, place.epoch, number), SourceIdentity(), {}, done, {})

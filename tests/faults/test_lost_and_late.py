@@ -16,6 +16,7 @@ from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
 from tests.faults import test_catalog_faults as catalog_faults
 from tests.faults.test_catalog_faults import PYICEBERG, Plan
+from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.flow import LANDING, Flow
 from tests.services.gateway import Gateway
@@ -129,7 +130,7 @@ def test_a_publication_that_is_heard_between_two_looks_is_no_riddle(proxy: Fault
     lake.ensure_namespace("ns_heard")
     lake.create(TableSpec(name, (Column("n", "long"),)))
     _, place = lake.claim(name, ())
-    past = catalog.connect(Connection(bench.uri))
+    past = catalog.connect(connection_to(bench.uri))
 
     def hear() -> None:
         catalog.publish(past, name, place.branch, past.state(name).refs[place.branch], None)

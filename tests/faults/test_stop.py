@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from tests.services.doors import known
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
 from tests.services.pipelines import STARTING, Pipelines, Running, is_spark, settings_text, until
@@ -57,8 +58,7 @@ def test_ctrl_c_leaves_the_embedded_catalog_to_the_last_commit(
     again = pipelines.start(settings, "--warehouse", str(warehouse), "--until-latest")
     assert again.wait(120) == 0, again.tail()
     with EmbeddedCatalog(warehouse, port=0, jars=jars_folder) as catalog:
-        assert catalog.uri
-        reader = Reader(catalog.uri, namespace)
+        reader = Reader(known(catalog), namespace)
         assert reader.unpublished("events") == set()
         _check_all_once(reader)
 

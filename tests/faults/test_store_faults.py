@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from lakehouse_ingest.catalog_access import embedded
 from lakehouse_ingest.settings import CatalogSettings
 from lakehouse_ingest.storage.s3 import S3
+from tests.services.doors import known
 from tests.services.faulty import RESET, Faulty
 from tests.services.flow import Flow
 from tests.services.ingesting import Bench
@@ -57,9 +58,8 @@ def stored(
         store.make_bucket(BUCKET)
         files = S3(here, store.settings).properties()
         with embedded(here, store.settings, jars_folder, 0) as catalog:
-            assert catalog.uri
-            bench = Bench(spark, broker, catalog.uri, tmp_path_factory.mktemp("pipelines"), files)
-            flow = Flow(bench, catalog.uri, s3=through(store, proxy), properties=IMPATIENT)
+            bench = Bench(spark, broker, known(catalog), tmp_path_factory.mktemp("pipelines"), files)
+            flow = Flow(bench, bench.uri, s3=through(store, proxy), properties=IMPATIENT)
             with flow.running():
                 yield Stored(flow, proxy)
             proxy.heal()

@@ -20,6 +20,7 @@ from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import spark_name
 from tests.live.test_adopt import Former
 from tests.live.test_many_tables import numbers
+from tests.services.doors import in_settings
 from tests.services.flow import LANDING, Told, is_proven
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
@@ -108,7 +109,7 @@ class TestLocationProviderOfPython:
         former.produce(10)
         former.land(6)
         create_topic(bench.broker, f"{topic}_b", 1)
-        bench.ingest(bench.settings(f"{topic}_b", catalog={"uri": bench.uri, "namespace": former.namespace}))
+        bench.ingest(bench.settings(f"{topic}_b", catalog={**in_settings(bench.uri), "namespace": former.namespace}))
         for name in (former.table, f"{former.namespace}.lakehouse_batches"):
             plant(bench, name, proof)
         former.take_over(former.file(3, 3))
@@ -138,7 +139,7 @@ class TestLocationProviderOfJava:
         create_topic(bench.broker, topic, 1)
         settings = bench.settings(
             topic,
-            catalog={"uri": bench.uri, "namespace": f"ns_{topic}", "publish": publish},
+            catalog={**in_settings(bench.uri), "namespace": f"ns_{topic}", "publish": publish},
             stream={"type_from": "field:type"},
             table={"table": "{type}"},
         )

@@ -18,6 +18,7 @@ from lakehouse_ingest.verifying.findings import PROVEN
 from tests.live.test_status import command, words
 from tests.live.test_verify import verdict_on
 from tests.services.command import Command
+from tests.services.doors import in_settings
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
@@ -176,7 +177,7 @@ def test_the_same_under_a_catalog_without_branches_and_declared_columns(
     columns = [{"name": "n", "type": "int"}]
     settings = bench.settings(
         topic,
-        catalog={"uri": bench.uri, "namespace": f"ns_{topic}", "publish": "direct"},
+        catalog={**in_settings(bench.uri), "namespace": f"ns_{topic}", "publish": "direct"},
         table={"contract": "freeze", "contracts": {"secret": "refuse"}, "columns": columns, "partition_by": []},
         ledger={"batch_every": 0},
     )

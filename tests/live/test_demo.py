@@ -23,6 +23,7 @@ from lakehouse_ingest.demo.reading_back import ALARMS, DEAD, READINGS, Found, He
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.claim import alive, free
+from tests.services.doors import client, known, token_at
 from tests.services.pipelines import until
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +114,7 @@ def test_counts_add_up_and_so_they_do_in_a_second_run(tmp_path: Path, jars_folde
     port = int(second["catalog"].rpartition(":")[2])
     with served_once_free(tmp_path / "warehouse", port, jars_folder) as catalog:
         assert catalog.uri == second["catalog"], "the port that demo.json names is the one that stays"
-        lake = load_catalog("lake", type="rest", uri=second["catalog"])
+        lake = load_catalog("lake", **client(known(catalog)))
         tables = [lake.load_table(name).scan(selected_fields=("_source",)) for name in second["tables"]["events"]]
         events = [row for table in tables for row in table.to_arrow().to_pylist()]
         dead = lake.load_table(second["tables"]["dead_letters"]).scan().to_arrow().to_pylist()
@@ -142,7 +143,7 @@ def served_once_free(warehouse: Path, port: int, jars: Path | None) -> Iterator[
 
 def assert_both_engines_find_the_same(uri: str, told: dict[str, Any]) -> None:
     """Where DuckDB is not installed pyiceberg proves the same; they spell types in their own way."""
-    begins = {("t", int(number)): 5 for number in told["offsets"]}
+    begins, token = {("t", int(number)): 5 for number in told["offsets"]}, token_at(uri)
     by_pyiceberg, by_duckdb = (
         replace(
             found,
@@ -151,8 +152,8 @@ def assert_both_engines_find_the_same(uri: str, told: dict[str, Any]) -> None:
             queries=(),
         )
         for found in (
-            reading_back._by_pyiceberg(reading_back.catalog(uri), told["tables"]["events"], [*begins.values()]),
-            reading_back.read_back(uri, begins),
+            reading_back._by_pyiceberg(reading_back.catalog(uri, token), told["tables"]["events"], [*begins.values()]),
+            reading_back.read_back(uri, token, begins),
         )
     )
     # Of each reason some detail is shown.
@@ -186,7 +187,8 @@ def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
             if "What to type next" in line:
                 break
         uri = said.partition("catalog    ")[2].partition(",")[0]
-        lake = load_catalog("lake", type="rest", uri=uri)
+        token = said.partition("_TOKEN=")[2].split()[0]
+        lake = load_catalog("lake", type="rest", uri=uri, token=token)
         assert ("plant", "alarm") in lake.list_tables("plant")
         os.killpg(running.pid, signal.SIGINT)
         rest = running.stdout.read()
@@ -225,6 +227,7 @@ RUN = Run(
     folder=Path(),
     warehouse=Path(),
     uri="",
+    token="",
     made=Made(
         first=23,
         acknowledged=9,

@@ -16,8 +16,9 @@ from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.retention import Retention
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
+from lakehouse_ingest.tables import Column, Lake, Place, TableSpec
 from lakehouse_ingest.verifying.findings import PROVEN
+from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.flow import LANDING, Flow
 from tests.services.ingesting import Bench, spark_by
@@ -95,7 +96,7 @@ def test_answers_that_are_lost_are_settled_where_no_ref_but_main_is_allowed(benc
 @pytest.mark.parametrize(("way", "then"), [*product(["branch", "direct"], repeat=2)])
 def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: str, way: str, then: str) -> None:
     """Nothing but the newer start itself has touched the table; then it lands there, and others start after it."""
-    pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(Connection(rest_uri))
+    pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(connection_to(rest_uri))
 
     def waiting(place: Place, number: int) -> int:
         """What Spark would have staged."""
@@ -110,7 +111,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     def mark(epoch: int) -> Mark:
         return Mark(Token(pipeline, 1, epoch, 0), SourceIdentity(), {}, {("t", 0): epoch}, {})
 
-    old, new = (Lake(Connection(rest_uri), pipeline, each) for each in (way, then))
+    old, new = (Lake(connection_to(rest_uri), pipeline, each) for each in (way, then))
     old.ensure_namespace("ns_begun")
     old.create(TableSpec(name, (Column("n", "long"),)))
     epoch, place = old.claim(name, ())
@@ -127,7 +128,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     with pytest.raises(Superseded):
         old.claim(name, ())
     new.publish(taken, waiting(taken, 4), mark(newer))
-    again, last = Lake(Connection(rest_uri), pipeline, way).claim(name, ())
+    again, last = Lake(connection_to(rest_uri), pipeline, way).claim(name, ())
     assert (again, last.held) == (newer + 1, {("t", 0): newer})
     found = past.pyiceberg.load_table(name).scan().to_arrow()
     assert sorted(found["n"].to_pylist()) == [1, 4]

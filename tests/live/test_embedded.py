@@ -17,6 +17,7 @@ from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.claim import Note, alive, free
 from lakehouse_ingest.embedded.server import Server
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from tests.services.doors import client, known
 from tests.services.kafka import consume, create_topic, produce
 from tests.services.pipelines import until
 
@@ -62,13 +63,14 @@ def noted(server: Server) -> Note:
 def test_a_catalog_keeps_its_tables_and_its_port(tmp_path: Path, jars_folder: Path | None) -> None:
     warehouse = tmp_path / "a warehouse of an Übung"
     first = EmbeddedCatalog(warehouse, port=0, jars=jars_folder)
-    uri = first.start()
-    load_catalog("lake", type="rest", uri=uri).create_namespace("kept")
+    first.start()
+    uri = known(first)
+    load_catalog("lake", **client(uri)).create_namespace("kept")
     first.stop()
     assert not first.running
     with EmbeddedCatalog(warehouse, jars=jars_folder) as second:
         assert second.uri == uri
-        assert load_catalog("lake", type="rest", uri=uri).list_namespaces() == [("kept",)]
+        assert load_catalog("lake", **client(known(second))).list_namespaces() == [("kept",)]
 
 
 def test_a_broker_keeps_its_records_and_its_port(tmp_path: Path, jars_folder: Path | None) -> None:
@@ -163,7 +165,7 @@ def test_ctrl_c_in_the_terminal_does_not_reach_it(
         assert process.stdout.readline() == "interrupted\n"
         assert not until(lambda: not alive(java), seconds=1)
         same = server(tmp_path)
-        same._ask(noted(same).port)  # raises when nobody answers
+        same._ask(noted(same))  # raises when nobody answers
 
 
 def test_a_taken_port_is_refused_by_name(tmp_path: Path, jars_folder: Path | None) -> None:

@@ -26,6 +26,7 @@ from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake
 from telemetry import OFF
 from tests.live.test_ledger import events
+from tests.services.doors import in_settings
 from tests.services.gateway import Gateway
 from tests.services.ingesting import Bench, spark_by
 from tests.services.kafka import create_topic, produce
@@ -202,7 +203,7 @@ def test_requests_are_signed_for_aws(gateway: Gateway, gated: Make) -> None:
 
 
 def test_spark_shows_no_secret_of_its_catalog(bench: Bench) -> None:
-    catalog = {"uri": bench.uri, "credential": "id:planted-1", "headers": {"X-Key": "planted-2"}}
+    catalog = {**in_settings(bench.uri), "credential": "id:planted-1", "headers": {"X-Key": "planted-2"}}
     with spark_by(bench.spark, bench.settings("shown", catalog=catalog)):
         shown = str(bench.spark.sql("SET").collect())
     assert f"spark.sql.catalog.{LAKE}.credential" in shown

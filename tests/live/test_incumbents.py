@@ -25,6 +25,7 @@ from lakehouse_ingest.records import Token
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.sources.kafka import Kafka
 from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
+from tests.services.doors import connection_to
 from tests.services.faulty import NOTHING, Faulty
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -118,7 +119,7 @@ def test_iceberg_17811_partitions_without_records_hold_nothing_up(bench: Bench, 
         send(bench, topic, range(first, first + 10))
         bench.ingest(settings)
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(20)]
-    record = Lake(Connection(bench.uri), topic).find(f"ns_{topic}.lakehouse_batches")
+    record = Lake(connection_to(bench.uri), topic).find(f"ns_{topic}.lakehouse_batches")
     assert record
     newest = ledger.newest((each.summary for each in record.ancestors()), topic)
     assert newest
@@ -177,7 +178,7 @@ def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench
         assert late.is_over
         assert numbers(bench, theirs) == sorted([*range(10), *range(10)])
 
-        old, new = Lake(Connection(proxy.uri), topic), Lake(Connection(bench.uri), topic)
+        old, new = Lake(Connection(proxy.uri), topic), Lake(connection_to(bench.uri), topic)
         new.create(TableSpec(name, (Column("n", "long"),)))
         rows = [{"n": number} for number in range(10)]
 

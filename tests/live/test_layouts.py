@@ -10,12 +10,13 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from catalog import Connection, Partition, TableState, connect, load
+from catalog import Partition, TableState, connect, load
 from lakehouse_ingest.commands.files import listed
 from lakehouse_ingest.errors import NeedsOperator, TableChanged
 from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.tables import Lake
+from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -29,11 +30,11 @@ def fed(bench: Bench, topic: str, *records: Mapping[str, Any]) -> None:
 
 
 def state(bench: Bench, topic: str) -> TableState:
-    return load(connect(Connection(bench.uri)), f"ns_{topic}.{topic}")
+    return load(connect(connection_to(bench.uri)), f"ns_{topic}.{topic}")
 
 
 def lake(bench: Bench) -> Lake:
-    return Lake(Connection(bench.uri), "reader")
+    return Lake(connection_to(bench.uri), "reader")
 
 
 def test_directories_in_hives_way_are_those_of_any_reader(bench: Bench, topic: str) -> None:

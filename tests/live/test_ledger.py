@@ -18,9 +18,10 @@ from lakehouse_ingest.records import Token
 from lakehouse_ingest.retention import Retention, is_due
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec, TableState
+from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, TableState
 from lakehouse_ingest.tables.publishing import OnBranch
 from lakehouse_ingest.writers.iceberg import FileOptions
+from tests.services.doors import connection_to, in_settings
 from tests.services.flow import Told
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, delete_topic, produce
@@ -142,7 +143,7 @@ def test_a_first_batch_that_told_nothing_is_not_landed_twice(bench: Bench, topic
 
 def test_an_older_start_that_comes_late_shuts_nobody_out(bench: Bench, topic: str) -> None:
     """It claimed its epoch first and opens a table after the newer one did: it ends, the newer one's branch stays."""
-    old, new = Lake(Connection(bench.uri), topic), Lake(Connection(bench.uri), topic)
+    old, new = Lake(connection_to(bench.uri), topic), Lake(connection_to(bench.uri), topic)
     old.ensure_namespace(f"ns_{topic}")
     first, second = f"ns_{topic}.first", f"ns_{topic}.second"
     for name in (first, second):
@@ -158,7 +159,7 @@ def test_an_older_start_that_comes_late_shuts_nobody_out(bench: Bench, topic: st
 def test_two_pipelines_feed_one_table(bench: Bench, topic: str) -> None:
     """Each commit carries the other's mark on, and each start finds its own."""
     one, two = f"{topic}_1", f"{topic}_2"
-    shared = {"catalog": {"uri": bench.uri, "namespace": f"ns_{topic}"}, "table": {"table": "shared"}}
+    shared = {"catalog": {**in_settings(bench.uri), "namespace": f"ns_{topic}"}, "table": {"table": "shared"}}
     for name in (one, two):
         create_topic(bench.broker, name, 1)
     for first in (0, 10, 20):
@@ -206,7 +207,7 @@ def test_another_log_of_the_same_name_is_told_apart(bench: Bench, topic: str, mo
 @pytest.mark.parametrize("way", ["branch", pytest.param("direct", marks=pytest.mark.long)])
 def test_a_busy_neighbour_loses_nothing(bench: Bench, topic: str, way: str) -> None:
     """Foreign commits in between are kept, and our refused landings are staged again from the same files."""
-    catalog = {"uri": bench.uri, "namespace": f"ns_{topic}", "publish": way}
+    catalog = {**in_settings(bench.uri), "namespace": f"ns_{topic}", "publish": way}
     create_topic(bench.broker, topic, 2)
     produce(bench.broker, topic, events(range(10)))
     name = f"ns_{topic}.{topic}"
@@ -308,7 +309,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     Landings are real but for the rows: marks, publication and expiry are the pipeline's own; the files are left out.
     """
     name, keep, partitions = f"ns_{topic}.wide", 100, 600
-    lake = Lake(Connection(bench.uri), topic)
+    lake = Lake(connection_to(bench.uri), topic)
     lake.ensure_namespace(f"ns_{topic}")
     # Others keep the table by age: what is older goes when they say so, not with what we expire.
     by_age = {"history.expire.max-snapshot-age-ms": "1"}
@@ -340,7 +341,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     assert most == keep
     assert place.held == following
     assert bench.table(name).snapshot_by_name("kept") is not None
-    _, newcomer = Lake(Connection(bench.uri), f"{topic}_2").claim(name, ())
+    _, newcomer = Lake(connection_to(bench.uri), f"{topic}_2").claim(name, ())
     assert newcomer.known, "a pipeline that was never here is not shut out by history that is gone"
     file = bench.table(name).metadata_location
     size = bench.table(name).io.new_input(file).open().seek(0, 2)
@@ -371,7 +372,7 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
     retention = Retention(100)
     extra = {f"{ledger.HEADS}s{number}": ledger.heads_text(heads) for number in range(20)}
-    lake = Lake(Connection(bench.uri), topic, retention=lambda _: retention)
+    lake = Lake(connection_to(bench.uri), topic, retention=lambda _: retention)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),)))
     epoch, place = lake.claim(name, ())
@@ -434,7 +435,7 @@ def test_a_replica_that_has_not_heard_of_the_claim(bench: Bench, topic: str, mon
 
     typed("a")
     bench.ingest(settings)
-    old = Lake(Connection(bench.uri), topic.lower()).find(record)
+    old = Lake(connection_to(bench.uri), topic.lower()).find(record)
     typed("ab")
     bench.ingest(settings)
     find, open_, claimed = Lake.find, OnBranch.open, list[str]()

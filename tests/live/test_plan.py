@@ -21,6 +21,7 @@ from lakehouse_ingest.rehearsing import Foresight, foresee, is_changed
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings, SourceSettings
 from lakehouse_ingest.sources.kafka import Kafka
+from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import JAVA_OPTIONS, STARTING, Pipelines, is_spark, settings_text, until
@@ -56,7 +57,7 @@ def namespaces(bench: Bench) -> set[str]:
 
 
 def states(bench: Bench, topic: str) -> States:
-    lake = catalog.connect(catalog.Connection(bench.uri))
+    lake = catalog.connect(connection_to(bench.uri))
     if not catalog.has_namespace(lake, f"ns_{topic}"):
         return {}
     return {name: catalog.load(lake, name) for name in catalog.names_in(lake, f"ns_{topic}")}

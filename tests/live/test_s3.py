@@ -16,6 +16,7 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
 from lakehouse_ingest.storage.s3 import S3
 from lakehouse_ingest.tables import Column, Lake, TableSpec
+from tests.services.doors import client, in_settings, known
 from tests.services.feeding import fill
 from tests.services.gateway import Gateway
 from tests.services.kafka import create_topic
@@ -61,12 +62,11 @@ def files_of(store: MinIO) -> dict[str, str]:
 @contextmanager
 def served(folder: Path, store: MinIO, jars: Path | None) -> Iterator[str]:
     with embedded(CatalogSettings(path=folder, warehouse=PLACE), s3_of(store), jars, 0) as server:
-        assert server.uri
-        yield server.uri
+        yield known(server)
 
 
 def lake_of(uri: str, store: MinIO) -> Catalog:
-    return load_catalog("lake", type="rest", uri=uri, **files_of(store))
+    return load_catalog("lake", **client(uri), **files_of(store))
 
 
 def settings_on_s3(name: str, broker: str, *, catalog: str, s3: str, uri: str | None = None, **changes: Any) -> str:
@@ -242,7 +242,7 @@ def test_a_start_by_another_catalog_says_which_setting(
 ) -> None:
     """The catalog writes by keys of its own; ours are first used for the branch that a start opens."""
     with served(folder, store, jars_folder) as uri:
-        lake = Lake(connection_of(CatalogSettings(uri=uri), s3_of(store, **changes), uri), "denied")
+        lake = Lake(connection_of(CatalogSettings(**in_settings(uri)), s3_of(store, **changes), uri), "denied")
         lake.ensure_namespace("denied")
         lake.create(TableSpec("denied.t", (Column("n", "long"),)))
         with pytest.raises(kind) as refusal:

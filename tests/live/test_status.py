@@ -11,6 +11,7 @@ from pyiceberg.types import LongType, NestedField
 from lakehouse_ingest.commands.status import look
 from tests.live.test_ledger import events
 from tests.services.command import Command
+from tests.services.doors import as_flags
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -23,8 +24,8 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 def words(bench: Bench, topic: str) -> list[str]:
-    flags = {"--name": topic.lower(), "--topics": topic, "--brokers": bench.broker, "--catalog-uri": bench.uri}
-    return [word for pair in {**flags, "--namespace": f"ns_{topic}"}.items() for word in pair]
+    flags = {"--name": topic.lower(), "--topics": topic, "--brokers": bench.broker, "--namespace": f"ns_{topic}"}
+    return [*(word for pair in flags.items() for word in pair), *as_flags(bench.uri)]
 
 
 def test_it_says_what_has_landed_and_how_much_waits(bench: Bench, topic: str, command: Command) -> None:
@@ -110,14 +111,14 @@ def test_files_are_listed_whatever_stands_beside(bench: Bench, topic: str, comma
     produce(bench.broker, topic, events(range(3), 1))
     bench.ingest(bench.settings(topic))
     bench.lake.create_table((f"ns_{topic}", "A.b"), Schema(NestedField(1, "n", LongType())))
-    flags = ("--catalog-uri", bench.uri, "--namespace", f"ns_{topic}")
+    flags = (*as_flags(bench.uri), "--namespace", f"ns_{topic}")
     said = command("files", *flags)
     assert said.code == 2
     assert said.sentence.endswith("; not listed, or not all of it: 1 of 4 tables")
     assert {Path(line).parents[2].name for line in said.out.splitlines()} == {topic, "lakehouse_batches"}
     assert command("files", topic, *flags).code == 0
     assert command("files", f"ns_{topic}.A.b", *flags).code == 2
-    nowhere = command("files", "--catalog-uri", bench.uri, "--namespace", "nowhere").sentence
+    nowhere = command("files", *as_flags(bench.uri), "--namespace", "nowhere").sentence
     assert nowhere == "there is no namespace nowhere: see `catalog.namespace` (--namespace)"
 
 

@@ -13,7 +13,8 @@ import pytest
 from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec, Turns
+from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, Turns
+from tests.services.doors import connection_to, in_settings
 from tests.services.flow import Told
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -31,7 +32,7 @@ def together(bench: Bench, topic: str, **catalog: str) -> Settings:
         refill(bench, name)
     return bench.settings(
         topic,
-        catalog={"uri": bench.uri, "namespace": f"ns_{topic}", **catalog},
+        catalog={**in_settings(bench.uri), "namespace": f"ns_{topic}", **catalog},
         streams=[
             {"topics": [name], "name": name[-1], "every": 0, "max_records": IN_ONE, "tables": [{"table": "shared"}]}
             for name in names
@@ -95,7 +96,7 @@ def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: i
     def lakes() -> Iterator[Lake]:
         for number in range(streams):
             yield Lake(
-                Connection(rest_uri),
+                connection_to(rest_uri),
                 f"s{number}",
                 refused=lambda table, attempt, error: refused.append(f"{table} {attempt} {error}"),
                 turns=turns,

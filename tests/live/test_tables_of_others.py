@@ -13,12 +13,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, UUIDType
 from structlog.testing import capture_logs
 
-from catalog import Column, Connection, TableSpec, apply, connect, load, plan
+from catalog import Column, TableSpec, apply, connect, load, plan
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator
 from lakehouse_ingest.rehearsing import foresee
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake, Place
+from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -115,7 +116,7 @@ def test_each_is_used_as_it_is_and_only_added_to(bench: Bench, topic: str) -> No
 
 def _filled(bench: Bench, name: str, rows: int) -> None:
     """A default is what Spark reads in rows from before the column."""
-    lake = connect(Connection(bench.uri))
+    lake = connect(connection_to(bench.uri))
     apply(lake, name, plan(load(lake, name), TableSpec(name, (Column("site", "string", default="north"),))))
     lake.close()
     assert [row["site"] for row in bench.spark.table(f"{LAKE}.{name}").collect()] == ["north"] * rows

@@ -27,7 +27,7 @@ from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.sources import of_stream
 from lakehouse_ingest.sources.kafka import Kafka
-from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from lakehouse_ingest.tables import Column, Lake, TableSpec
 from lakehouse_ingest.verifying import pages, proof, recorded
 from lakehouse_ingest.verifying.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
 from lakehouse_ingest.verifying.recount import Recount, Window
@@ -35,6 +35,7 @@ from tests.live.test_many_tables import settings as of_types
 from tests.live.test_many_tables import typed
 from tests.live.test_status import command, words
 from tests.services.command import Command
+from tests.services.doors import connection_to
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import PATIENCE, cleaning_at_once, create_topic, delete_topic, produce
 from tests.services.pipelines import until
@@ -511,7 +512,7 @@ def directly_filled(bench: Bench, settings: Settings, rows: int) -> None:
     (topic,) = settings.streams[0].topics
     namespace, name, partitions = settings.catalog.namespace, settings.name, 12
     source = "struct<topic: string, partition: int, offset: long, index: int>"
-    lake = Lake(Connection(bench.uri), name)
+    lake = Lake(connection_to(bench.uri), name)
     lake.ensure_namespace(namespace)
     small = {"write.target-file-size-bytes": str(400_000)}
     lake.create(TableSpec(f"{namespace}.events", (Column("n", "long"), Column("_source", source)), properties=small))
@@ -535,7 +536,7 @@ def directly_filled(bench: Bench, settings: Settings, rows: int) -> None:
 
 def test_every_file_is_opened_only_where_its_bounds_say(bench: Bench, filled: Landed) -> None:
     """Spark's writer leaves them in the manifests, for fields within structs as well."""
-    lake = Lake(Connection(bench.uri), "tests")
+    lake = Lake(connection_to(bench.uri), "tests")
     pinned = lake.pin(filled.name())
     assert pinned
     files = lake.files_of(pinned, ("_source.partition", "_source.offset"))

@@ -46,6 +46,7 @@ from lakehouse_ingest.tables import (
 )
 from telemetry import OFF
 from tests.flows.conftest import GIVEN, RECEIVED, Value
+from tests.services.doors import connection_to, in_settings
 from tests.services.readers import Coordinates, Reader
 from tests.services.records import check_batch_record, kind_of
 
@@ -296,7 +297,7 @@ class World:
     def start(self) -> Street:
         structlog.reset_defaults()
         plain = self._settings()
-        connection, watch = Connection(self._uri), Watch(self.name, OFF)
+        connection, watch = connection_to(self._uri), Watch(self.name, OFF)
         if not self.lake or self.lake.way != plain.catalog.publish:
             self.lake = MortalLake(connection, self.name, plain.catalog.publish)
             self.lake.arm(self._trouble)
@@ -321,7 +322,7 @@ class World:
         return Settings.model_validate(
             {
                 "name": self.name,
-                "catalog": {"uri": self._uri, "namespace": self.name, "publish": judged.publish},
+                "catalog": {**in_settings(self._uri), "namespace": self.name, "publish": judged.publish},
                 "streams": [stream],
                 "ledger": {"batch_every": 0},
             }

@@ -13,6 +13,7 @@ from lakehouse_ingest.storage.s3 import S3
 from tests.readers.matrix import Matrix
 from tests.readers.reading import READERS, STORES, Reader, Store
 from tests.readers.written import files_of_other_days, write
+from tests.services.doors import known
 from tests.services.ingesting import Bench, spark_by
 from tests.services.minio import MinIO
 from tests.services.readers import local
@@ -37,8 +38,7 @@ def s3(bench: Bench, jars_folder: Path | None, tmp_path_factory: pytest.TempPath
         minio = stack.enter_context(MinIO(folder))
         minio.make_bucket(BUCKET)
         catalog = CatalogSettings(path=folder / "lakehouse", warehouse=f"s3://{BUCKET}/house")
-        uri = stack.enter_context(embedded(catalog, minio.settings, jars_folder, 0)).uri
-        assert uri
+        uri = known(stack.enter_context(embedded(catalog, minio.settings, jars_folder, 0)))
         properties = S3(CatalogSettings(), minio.settings).properties()
         there = Bench(bench.spark, bench.broker, uri, tmp_path_factory.mktemp("s3-pipelines"), properties)
         with spark_by(bench.spark, there.settings("any", s3=minio.settings)):

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from tests.readers.trino_server import Ask, running_trino
 from tests.readers.written import NAMESPACE
+from tests.services.doors import client, token_at
 from tests.services.readers import duckdb_at
 
 Rows = list[dict[str, Any]]
@@ -82,7 +83,7 @@ class PyIceberg(Reader):
         return importlib.metadata.version("pyiceberg")
 
     def rows(self, table: str, columns: Sequence[str], day: Day | None = None) -> Rows:
-        lake = load_catalog("lake", type="rest", uri=self.store.uri, **self.store.files)
+        lake = load_catalog("lake", **client(self.store.uri), **self.store.files)
         there = lake.load_table((NAMESPACE, table))
         within: dict[str, Any] = {}
         if day:
@@ -130,6 +131,7 @@ class Spark(ByQuery):
         super().__init__(store)
         self._catalog = f"read_{store.name}"
         kind = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": store.uri}
+        kind[".header.Authorization"] = f"Bearer {token_at(store.uri)}"
         properties = {**kind, ".cache-enabled": "false", **{f".{key}": value for key, value in store.files.items()}}
         for key, value in properties.items():
             store.spark.conf.set(f"spark.sql.catalog.{self._catalog}{key}", value)
@@ -216,6 +218,7 @@ def _defined(store: Store) -> list[str]:
     text = (Path(__file__).parents[2] / "deploy/clickhouse/lake.sql").read_text(encoding="utf-8")
     for usual, ours in (
         ("http://localhost:8181", store.uri),
+        ("<token>", token_at(store.uri)),
         ("http://localhost:9000", store.files["s3.endpoint"]),
         ("<access key>", store.files["s3.access-key-id"]),
         ("<secret key>", store.files["s3.secret-access-key"]),

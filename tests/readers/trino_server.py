@@ -21,6 +21,7 @@ from filelock import FileLock
 from lakehouse_ingest import java
 from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
 from lakehouse_ingest.jars import cache_folder, ivy
+from tests.services.doors import token_at
 from tests.services.pipelines import until
 
 VERSION = "476"
@@ -83,6 +84,7 @@ def running_trino(folder: Path, uri: str, files: Mapping[str, str]) -> Iterator[
     environment = {
         **os.environ,
         "LAKEHOUSE_CATALOG": uri,
+        "LAKEHOUSE_CATALOG_TOKEN": token_at(uri),
         "S3_ENDPOINT": files.get("s3.endpoint", ""),
         "S3_REGION": files.get("client.region", ""),
         "S3_ACCESS_KEY": files.get("s3.access-key-id", ""),

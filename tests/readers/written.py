@@ -17,6 +17,7 @@ from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.promote import promote
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.settings import S3Settings, Settings
+from tests.services.doors import in_settings
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -185,7 +186,7 @@ def settings(bench: Bench, topic: str, s3: S3Settings, *, again: bool = False) -
     ]
     stream = {"topics": [topic], "every": 0, "type_from": "field:type"}
     stream["tables"] = [{**each, "types": [each["table"]]} for each in tables]
-    catalog = {"uri": bench.uri, "namespace": NAMESPACE}
+    catalog = {**in_settings(bench.uri), "namespace": NAMESPACE}
     return bench.settings(topic, s3=s3, catalog=catalog, streams=[stream])
 
 

@@ -10,7 +10,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -35,13 +35,16 @@ def programs() -> tuple[Path, Path]:
 class Browser:
     """One window; what it says to its console is an error of the test's to look for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Mapping[str, str] | None = None) -> None:
+        """`names`: addresses that these lead to, as whoever owns them may say."""
         chromium, driver = programs()
+        rules = ", ".join(f"MAP {name} {address}" for name, address in (names or {}).items())
         self._options = {
             "binary": str(chromium),
             "args": [
                 *("--headless", "--no-sandbox", "--lang=en-US", f"--user-data-dir={folder / 'browser'}"),
                 *(f"--disable-{each}" for each in QUIET),
+                *([f"--host-resolver-rules={rules}"] if rules else ()),
             ],
         }
         port = any_free_port()
@@ -96,6 +99,10 @@ class Browser:
         self._ask(
             "POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}
         )
+
+    def run_and_wait(self, script: str, *arguments: object) -> Any:
+        """What a function body gives to the last of its arguments, which is a function."""
+        return self._ask("POST", f"{self._session}/execute/async", {"script": script, "args": list(arguments)})
 
     # -- what is seen ---------------------------------------------------------------------------------------
 

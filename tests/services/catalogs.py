@@ -21,6 +21,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from catalog import Connection, Lake, connect
+from tests.services.doors import connection_to
 from tests.services.gateway import TOKENS, Gateway
 
 NAMESPACE = "lakehouse_conformance"
@@ -59,7 +60,7 @@ class Embedded(Kind):
     cannot = frozenset({Can.NAMESPACE_PLACES})  # Iceberg's JdbcCatalog puts every table below the warehouse
 
     def __init__(self, uri: str) -> None:
-        self.connection = Connection(uri)
+        self.connection = connection_to(uri)
 
     def opened(self) -> AbstractContextManager[Lake]:
         return closing(connect(self.connection))

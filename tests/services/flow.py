@@ -17,6 +17,7 @@ from lakehouse_ingest.commands.verify import prove
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.verifying.findings import PROVEN
+from tests.services.doors import in_settings
 from tests.services.faulty import Fault
 from tests.services.ingesting import Bench, spark_by
 from tests.services.kafka import create_topic, produce
@@ -68,8 +69,8 @@ class Flow:
     def __init__(self, bench: Bench, uri: str, *, s3: dict[str, Any] | None = None, **catalog: Any) -> None:
         self.bench, self.name = bench, f"flow_{next(self._numbers)}"
         self.namespace = f"ns_{self.name}"
-        self.through = self._settings({"uri": uri, **catalog}, s3 or {})
-        self.direct = self._settings({"uri": bench.uri}, s3 or {})
+        self.through = self._settings({**in_settings(uri), **catalog}, s3 or {})
+        self.direct = self._settings(in_settings(bench.uri), s3 or {})
         self._kinds, self._made = ["a", "b"], 0
         create_topic(bench.broker, self.name, PARTITIONS)
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from lakehouse_ingest.embedded.claim import LOOPBACK
+from tests.services.doors import token_at
 
 PATIENCE = 60.0
 OF_ONE_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "te", "upgrade"}
@@ -64,12 +65,15 @@ class Front:
 
 
 def passed_on(upstream: str, request: Request) -> Answer:
-    """As it came, with the client's `Host`, which a signature may cover.
+    """As it came, with the client's `Host`, which a signature may cover; but for the token of an embedded catalog.
 
     A new connection each time: one that is kept may be closed at the other end just now.
     """
     with closing(http.client.HTTPConnection(urlsplit(upstream).netloc, timeout=PATIENCE)) as connection:
         connection.putrequest(request.method, request.path, skip_host=True, skip_accept_encoding=True)
+        if token := token_at(upstream):
+            request = request.without("authorization")
+            connection.putheader("Authorization", f"Bearer {token}")
         for name, value in _of_more_hops(request.headers):
             connection.putheader(name, value)
         connection.putheader("Content-Length", str(len(request.body)))

@@ -19,6 +19,7 @@ from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import LAKE, close_catalog
 from lakehouse_ingest.settings import Settings
 from telemetry import OFF, Telemetry
+from tests.services.doors import client, in_settings
 from tests.services.pipelines import STARTING
 
 
@@ -32,7 +33,7 @@ class Bench:
         self, spark: SparkSession, broker: str, uri: str, scratch: Path, files: Mapping[str, str] | None = None
     ) -> None:
         self.spark, self.broker, self.uri, self.scratch, self.files = spark, broker, uri, scratch, files
-        self.lake = load_catalog("tests", type="rest", uri=uri, **(files or {}))
+        self.lake = load_catalog("tests", **client(uri), **(files or {}))
         self._starts = 0
 
     def settings(self, topic: str, **changes: Any) -> Settings:
@@ -40,7 +41,7 @@ class Bench:
         table, stream = changes.pop("table", {}), changes.pop("stream", {})
         plain: Mapping[str, Any] = {
             "name": topic.lower(),
-            "catalog": {"uri": self.uri, "namespace": f"ns_{topic}"},
+            "catalog": {**in_settings(self.uri), "namespace": f"ns_{topic}"},
             "source": {"brokers": self.broker},
             "streams": [{"topics": [topic], "every": 0, **stream, "tables": [table]}],
             "retry": {"first": 0.2, "limit": 60},
@@ -106,17 +107,22 @@ class Bench:
 def spark_by(spark: SparkSession, settings: Settings) -> Iterator[None]:
     """The session's catalog as these settings have it: whatever stands before the catalog of the tests."""
     properties = spark_properties(settings.catalog, settings.s3, settings.catalog.uri or "")
-    changes = {f"spark.sql.catalog.{LAKE}.{key}": value for key, value in properties.items()}
+    # The session's own way in is not that of what stands before the catalog.
+    wanted = {"header.Authorization": None, **properties}
+    changes = {f"spark.sql.catalog.{LAKE}.{key}": value for key, value in wanted.items()}
     before = {key: spark.conf.get(key, None) for key in changes}
-    for key, value in changes.items():
-        spark.conf.set(key, value)
+    _set(spark, changes)
     close_catalog(spark)
     try:
         yield
     finally:
-        for key, old in before.items():
-            spark.conf.unset(key) if old is None else spark.conf.set(key, old)
+        _set(spark, before)
         close_catalog(spark)
+
+
+def _set(spark: SparkSession, changes: Mapping[str, str | None]) -> None:
+    for key, value in changes.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
 @contextmanager

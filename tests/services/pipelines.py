@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from lakehouse_ingest.embedded.claim import alive
+from tests.services.doors import in_settings
 
 ROOT = Path(__file__).parents[2]
 STARTING = 200.0  # Spark takes ten seconds on an idle machine
@@ -213,7 +214,7 @@ def settings_text(
     table: str = TWO_COLUMNS,
 ) -> str:
     """A settings file, with partitions by the record's day; without a catalog the embedded one."""
-    uri = f'uri = "{catalog_uri}"' if catalog_uri else ""
+    uri = "\n".join(f'{key} = "{value}"' for key, value in in_settings(catalog_uri).items()) if catalog_uri else ""
     typed = f'type_from = "{type_from}"' if type_from else ""
     return f"""\
 name = "{name}"

@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from lakehouse_ingest.tables.places import EPOCH
+from tests.services.doors import client, token_at
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 Coordinates = Counter[tuple[str, int, int]]
@@ -24,7 +25,7 @@ class Reader:
 
     def __init__(self, uri: str, namespace: str, files: Mapping[str, str] | None = None) -> None:
         self.uri, self.namespace, self._files = uri, namespace, files
-        self.catalog: Catalog = load_catalog("lake", type="rest", uri=uri, **(files or {}))
+        self.catalog: Catalog = load_catalog("lake", **client(uri), **(files or {}))
 
     def table(self, name: str) -> Table:
         return self.catalog.load_table((self.namespace, name))
@@ -112,9 +113,9 @@ def duckdb_at(uri: str, files: Mapping[str, str] | None = None) -> Iterator[duck
                 f" SECRET '{files['s3.secret-access-key']}', ENDPOINT '{urlparse(files['s3.endpoint']).netloc}',"
                 " URL_STYLE 'path', USE_SSL false)"
             )
+        admitted = f"TOKEN '{token}'" if (token := token_at(uri)) else "AUTHORIZATION_TYPE 'none'"
         connection.sql(
-            f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none',"
-            " ACCESS_DELEGATION_MODE 'none')"
+            f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{uri}', {admitted}, ACCESS_DELEGATION_MODE 'none')"
         )
         yield connection
 

@@ -12,6 +12,7 @@ from typing import Any
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.settings import CatalogSettings
 from lakehouse_ingest.storage.s3 import S3
+from tests.services.doors import known
 from tests.services.gateway import Gateway
 from tests.services.minio import MinIO
 from tests.services.pipelines import settings_text
@@ -64,7 +65,7 @@ def locked(folder: Path, jars: Path | None) -> Iterator[Locked]:
         place = f"s3://{store.make_bucket(BUCKET)}/house"
         s3 = S3(CatalogSettings(), store.settings)
         catalog = EmbeddedCatalog(folder / "catalog", port=0, jars=jars, place=place, store=s3)
-        with catalog, Gateway(catalog.uri or "") as gateway:
+        with catalog, Gateway(known(catalog)) as gateway:
             surroundings = Surroundings(
                 kafka.plain,
                 gateway.upstream,

@@ -157,9 +157,9 @@ def _no_secrets() -> Iterator[None]:
     REGISTRY.clear()
 
 
-def _get(url: str) -> tuple[int, Any]:
+def _get(url: str, **headers: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as refused:
         return refused.code, json.loads(refused.read())
@@ -242,3 +242,17 @@ def test_an_address_that_can_not_be_had_is_one_sentence(watch: Watch, host: str)
     ):
         pass
     assert len(str(refusal.value)) <= LONGEST
+
+
+def test_who_asks_by_a_strange_name_is_told_where_names_are_added(watch: Watch) -> None:
+    with watch.serving(HealthSettings(port=0, hosts=("ingest.example",))) as url:
+        assert _get(f"{url}/live", Host="ingest.example")[0] == 200
+        code, said = _get(f"{url}/live", Host="evil.example")
+        assert code == 403
+        assert "`health.hosts`" in said["error"]
+
+
+@pytest.mark.parametrize("name", ["http://a.example", "a.example:80", "", "a b"])
+def test_hosts_are_names_alone(name: str) -> None:
+    with pytest.raises(ValueError, match="names of hosts"):
+        HealthSettings(hosts=(name,))

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -25,9 +25,11 @@ def pages() -> Iterator[Pages]:
     made.close()
 
 
-def _ask(pages: Pages, path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+def _ask(
+    pages: Pages, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=10)
-    connection.request(method, path)
+    connection.request(method, path, headers=headers or {})
     answer = connection.getresponse()
     found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
     connection.close()
@@ -143,3 +145,83 @@ def test_it_listens_on_ipv6_as_well() -> None:
         pytest.skip("no IPv6 here")
     assert pages.url.startswith("http://[::1]:")
     pages.close()
+
+
+# -- pages of others ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:8080"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "localhost.evil.example"},
+        {"Host": "[::1].evil.example"},
+        {"Host": "10.0.0.5"},
+        {"Host": ""},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+def test_a_page_of_another_site_is_answered_nothing(pages: Pages, headers: Mapping[str, str]) -> None:
+    """Not even where its name was made to lead to this machine."""
+    status, _, body = _ask(pages, "/good", headers=headers)
+    assert status == 403
+    assert set(json.loads(body)) == {"error"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "localhost"},
+        {"Host": "LOCALHOST:8080"},
+        {"Host": "127.0.0.1:9"},
+        {"Host": "127.8.8.8"},
+        {"Host": "[::1]:8080"},
+        {"Host": "127.0.0.1:80", "Origin": "http://127.0.0.1:80", "Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    ],
+)
+def test_who_asks_by_a_name_of_this_machine_or_follows_a_link_is_answered(
+    pages: Pages, headers: Mapping[str, str]
+) -> None:
+    assert _ask(pages, "/good", headers=headers)[0] == 200
+
+
+def test_a_probe_that_says_no_name_at_all_is_answered(pages: Pages) -> None:
+    """Some do, by HTTP/1.0; no browser does."""
+    with socket.create_connection(("127.0.0.1", pages.port), timeout=10) as probe:
+        probe.sendall(b"GET /good HTTP/1.0\r\n\r\n")
+        assert b" 200 " in probe.recv(1_000)
+
+
+def test_further_names_are_told(pages: Pages) -> None:
+    refused = json.loads(_ask(pages, "/good", headers={"Host": "proxy.example:443"})[2])
+    assert "'proxy.example'" in refused["error"]
+    told = Pages("127.0.0.1", 0, {"/good": lambda _: as_json({})}, ["Proxy.example"], " or see the manual").start()
+    try:
+        assert _ask(told, "/good", headers={"Host": "proxy.example:443"})[0] == 200
+        assert _ask(told, "/good")[0] == 200
+        status, _, body = _ask(told, "/good", headers={"Host": "evil.example"})
+        assert status == 403
+        assert json.loads(body)["error"].endswith("ask by 127.0.0.1 or see the manual")
+    finally:
+        told.close()
+
+
+@pytest.mark.parametrize(("hosts", "by_name"), [([], 200), (["ingest.example"], 403)])
+def test_for_all_the_network_it_has_the_names_that_are_told_and_every_address(hosts: list[str], by_name: int) -> None:
+    """A probe of Kubernetes says the pod's address; without names nobody can say which are its own."""
+    pages = Pages("0.0.0.0", 0, {"/good": lambda _: as_json({})}, hosts).start()
+    try:
+        for host in ("10.0.0.5:8080", "[fd00::5]:8080", "localhost:8080", *hosts):
+            assert _ask(pages, "/good", headers={"Host": host})[0] == 200, host
+        assert _ask(pages, "/good", headers={"Host": "node-7.cluster:8080"})[0] == by_name
+        assert _ask(pages, "/good", headers={"Origin": "http://evil.example"})[0] == 403
+    finally:
+        pages.close()

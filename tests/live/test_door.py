@@ -1,0 +1,366 @@
+"""The embedded catalog obeys its own user alone: no web page, no other user, and nobody outside its places."""
+
+import http.client
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import UnauthorizedError
+
+from lakehouse_ingest.catalog_access import connection_of, embedded_token
+from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.embedded.claim import LOOPBACK, Note
+from lakehouse_ingest.settings import CatalogSettings, S3Settings
+from lakehouse_ingest.tables import Lake
+from tests.services.doors import client, known
+from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import Pipelines, arguments, settings_text
+
+pytestmark = pytest.mark.live
+
+PLACE = "s3://lake/house"
+SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}]}
+EVIL = "http://evil.example"
+JSON = "application/json"
+
+
+class Door:
+    """What it answers to a request that is made by hand."""
+
+    def __init__(self, catalog: EmbeddedCatalog) -> None:
+        note = catalog.claim.read()
+        assert note
+        self.catalog, self.note, self.warehouse = catalog, note, catalog.warehouse
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, token: str | None = None, **headers: str
+    ) -> tuple[int, dict[str, Any]]:
+        connection = http.client.HTTPConnection(LOOPBACK, self.note.port, timeout=30)
+        sent = {"Authorization": f"Bearer {self.note.token if token is None else token}", "Content-Type": JSON}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, str | None) else json.dumps(body)
+        try:
+            connection.request(method, path, data, {name: value for name, value in sent.items() if value})
+            answer = connection.getresponse()
+            said = answer.read()
+            return answer.status, json.loads(said) if said else {}
+        finally:
+            connection.close()
+
+    def make(self, name: str, **more: Any) -> tuple[int, dict[str, Any]]:
+        return self.ask("POST", "/v1/namespaces/ours/tables", {"name": name, "schema": SCHEMA, **more})
+
+    def tables(self) -> set[str]:
+        return {each["name"] for each in self.ask("GET", "/v1/namespaces/ours/tables")[1]["identifiers"]}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) -> Iterator[Door]:
+    """With a namespace and a table in it."""
+    with EmbeddedCatalog(tmp_path_factory.mktemp("door") / "a lake of an Übung", port=0, jars=jars_folder) as catalog:
+        made = Door(catalog)
+        assert made.ask("POST", "/v1/namespaces", {"namespace": ["ours"]})[0] == 200
+        assert made.make("kept")[0] == 200
+        yield made
+
+
+# -- web pages ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example:8181"},
+        {"Host": "localhost.evil.example"},
+        {"Host": "0.0.0.0:8181"},
+        {"Origin": EVIL},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+@pytest.mark.parametrize("known", [True, False], ids=["with the token", "without"])
+def test_a_web_page_neither_reads_nor_changes(door: Door, headers: Mapping[str, str], known: bool) -> None:  # noqa: FBT001
+    """Neither by its own name nor by one that it makes lead here, even if it knew the token."""
+    token = None if known else ""
+    before = door.tables()
+    renaming = {name: {"namespace": ["ours"], "name": name} for name in ("source", "destination")}
+    for method, path, body in (
+        ("GET", "/v1/config", None),
+        ("GET", "/v1/namespaces/ours/tables/kept", None),
+        ("OPTIONS", "/v1/namespaces", None),
+        ("POST", "/v1/namespaces", {"namespace": ["theirs"]}),
+        ("POST", "/v1/tables/rename", {**renaming, "source": {"namespace": ["ours"], "name": "kept"}}),
+        ("DELETE", "/v1/namespaces/ours/tables/kept", None),
+    ):
+        status, said = door.ask(method, path, body, token=token, **headers)
+        assert (status, set(said)) == (403, {"error"}), path
+        assert said["error"]["type"] == "ForbiddenException"
+    assert door.tables() == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "text/plain; application/json"],
+)
+def test_a_request_that_a_page_may_send_unasked_is_none_of_ours(door: Door, kind: str) -> None:
+    """A browser asks before it sends JSON, and sends these without."""
+    status, said = door.ask("POST", "/v1/namespaces", '{"namespace": ["theirs"]}', Content_Type=kind)
+    assert (status, said["error"]["code"]) == (415, 415)
+    assert ["theirs"] not in door.ask("GET", "/v1/namespaces")[1]["namespaces"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8181", "LOCALHOST", "[::1]:80"])
+def test_whoever_comes_through_a_tunnel_is_let_in(door: Door, host: str) -> None:
+    assert door.ask("GET", "/v1/config", Host=host, Sec_Fetch_Site="none")[0] == 200
+
+
+# -- other users of the machine ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "None"])
+def test_who_does_not_know_the_token_is_told_where_it_is(door: Door, token: str) -> None:
+    for method, path, body in (
+        ("GET", "/v1/config", None),
+        ("POST", "/v1/namespaces", {"namespace": ["theirs"]}),
+        ("POST", "/v1/oauth/tokens", None),
+        ("GET", "/nowhere", None),
+    ):
+        sent = {} if token else {"Authorization": ""}
+        status, said = door.ask(method, path, body, token=token, **sent)
+        assert (status, said["error"]["type"]) == (401, "NotAuthorizedException")
+        assert ".lakehouse/catalog.json" in said["error"]["message"]
+        assert door.note.token not in str(said)
+    assert door.ask("GET", "/v1/config", Authorization=door.note.token)[0] == 401
+    with pytest.raises(UnauthorizedError, match=r"asks for its token.*catalog serve"):
+        load_catalog("lake", type="rest", uri=door.note.uri)
+
+
+def test_the_token_is_for_nobody_else(door: Door) -> None:
+    """Not in the list of processes, not in a log, not in a repr, and in one file alone."""
+    folder = door.warehouse / ".lakehouse"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "catalog.json").stat().st_mode) == 0o600
+    assert door.note.token not in repr(door.note)
+    assert len(door.note.token) >= 32
+    secret = door.note.token.encode()
+    assert [file.name for file in door.warehouse.rglob("*") if file.is_file() and secret in file.read_bytes()] == [
+        "catalog.json"
+    ]
+    assert door.catalog.java
+    for process in (os.getpid(), door.catalog.java):
+        assert arguments(process)
+        assert secret not in arguments(process)
+
+
+def test_the_note_is_for_nobody_else_from_its_first_byte_on(tmp_path: Path) -> None:
+    """Whatever the umask, and whatever one who was killed has left there."""
+    claim = EmbeddedCatalog(tmp_path).claim
+    claim.note.parent.mkdir()
+    claim.note.with_suffix(".new").write_text("left")
+    claim.note.with_suffix(".new").chmod(0o666)
+    before = os.umask(0)
+    try:
+        claim.write(Note("http://127.0.0.1:1", 1, os.getpid(), 1, token="t0ken"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(claim.note.stat().st_mode) == 0o600
+    assert claim.token() == "t0ken"
+    claim.note.chmod(0o640)
+    assert claim.token() not in ("", "t0ken"), "others could read that"
+
+
+def test_a_reader_keeps_its_token_and_a_client_of_ours_finds_it(tmp_path: Path, jars_folder: Path | None) -> None:
+    settings = CatalogSettings(path=tmp_path)
+    with EmbeddedCatalog(tmp_path, port=0, jars=jars_folder) as first:
+        uri = known(first)
+        reader = client(uri)
+        load_catalog("lake", **reader).create_namespace("kept")
+    assert embedded_token(settings, uri) == "", "whoever listens at the port now is a stranger"
+    with EmbeddedCatalog(tmp_path, jars=jars_folder) as second:
+        assert load_catalog("lake", **reader).list_namespaces() == [("kept",)]
+        for way in (uri, f"{uri}/", uri.replace(LOOPBACK, "localhost")):
+            assert embedded_token(settings, way) == second.token_of(uri) == reader["token"]
+            assert not Lake(connection_of(settings, S3Settings(), way), "ours").find("kept.t")
+        for other in ("http://elsewhere.example", uri.replace("http", "https"), f"{uri}0", f"{uri}@evil.example"):
+            assert embedded_token(settings, other) == "", other
+
+
+def test_the_token_is_nowhere_that_a_pipeline_shows_itself(
+    broker: str, topic: str, tmp_path: Path, jars_folder: Path | None
+) -> None:
+    """And with it both of its clients get in without a word."""
+    create_topic(broker, topic)
+    produce(broker, topic, [(None, b'{"n": 1}')])
+    settings = settings_text(topic, broker, None, topic, every="1s")
+    settings += 'level = "debug"\n[health]\nport = 0\n'
+    with Pipelines(tmp_path, jars_folder) as pipelines:
+        running = pipelines.start(settings, "--warehouse", str(tmp_path / "lake"))
+        running.wait_for("batch_landed")
+        note = EmbeddedCatalog(tmp_path / "lake").claim.read()
+        assert note
+        assert note.token
+        for process in (running.pid, *running.family()):
+            assert note.token.encode() not in arguments(process)
+        page = running.wait_for("health_serves")["url"]
+        shown = b"".join(urlopen(f"{page}{path}").read() for path in ("/", "/status.json", "/ready"))
+        running.send(SIGTERM)
+        assert running.wait() == 0, running.tail()
+        assert note.token.encode() not in shown + running.log.read_bytes()
+        assert running.last_words() == []
+        assert [each for each in running.events() if each["level"] in ("warning", "error")] == []
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def outside(warehouse: Path) -> list[object]:
+    theirs = warehouse.with_name("theirs")
+    return [
+        f"file://{theirs}",
+        f"file:{theirs}",
+        f"FILE://{theirs}",
+        f"{theirs}",
+        f"/{theirs}",
+        f"file:/{theirs}",
+        "file://victim",
+        f"file:/{warehouse}/t",
+        f"file:///{'/'.join(warehouse.parts[1:])}/../theirs",
+        f"file://{warehouse}/x/../../theirs",
+        f"file://{warehouse}/%2e%2e/theirs",
+        f"file://{warehouse}/%2E./theirs",
+        f"file://{warehouse}-theirs/t",
+        f"{warehouse.parent}",
+        f" file://{warehouse}/t",
+        "theirs",
+        "",
+        "s3://theirs/t",
+        "s3a://lake/house",
+        "hdfs://name/theirs",
+        "http://evil.example/t",
+        "file:",
+        "file:///",
+        f"file://{warehouse}\n/t",
+        7,
+    ]
+
+
+def test_no_table_is_made_or_moved_outside_the_warehouse(door: Door) -> None:
+    before, around = door.tables(), {*door.warehouse.parent.iterdir()}
+    table = "/v1/namespaces/ours/tables/kept"
+    for place in outside(door.warehouse):
+        moved = {"action": "set-location", "location": place}
+        for path, body in (
+            ("/v1/namespaces/ours/tables", {"name": "new", "schema": SCHEMA, "location": place}),
+            ("/v1/namespaces/ours/tables", {"name": "new", "schema": SCHEMA, "stage-create": True, "location": place}),
+            *(
+                ("/v1/namespaces/ours/tables", {"name": "new", "schema": SCHEMA, "properties": {key: place}})
+                for key in ("write.data.path", "write.metadata.path", "write.object-storage.path")
+            ),
+            ("/v1/namespaces/ours/register", {"name": "new", "metadata-location": place}),
+            ("/v1/namespaces", {"namespace": ["new"], "properties": {"location": place}}),
+            ("/v1/namespaces/ours/properties", {"updates": {"location": place}, "removals": []}),
+            (table, {"requirements": [], "updates": [moved]}),
+            (
+                table,
+                {
+                    "requirements": [],
+                    "updates": [{"action": "set-properties", "updates": {"write.metadata.path": place}}],
+                },
+            ),
+            (
+                "/v1/transactions/commit",
+                {
+                    "table-changes": [
+                        {
+                            "identifier": {"namespace": ["ours"], "name": "kept"},
+                            "requirements": [],
+                            "updates": [moved],
+                        }
+                    ]
+                },
+            ),
+        ):
+            status, said = door.ask("POST", path, body)
+            assert status == 400, (place, path, said)
+            assert "outside the warehouse" in said["error"]["message"], (place, path, said)
+    assert door.tables() == before
+    assert door.ask("GET", table)[1]["metadata"]["location"] == f"file://{door.warehouse}/ours/kept"
+    assert {*door.warehouse.parent.iterdir()} == around
+
+
+@pytest.mark.parametrize("name", ["..", "../../theirs", ".", "a/../../..", "%2e%2e/x", "a\\..\\x"])
+def test_no_name_leads_outside_the_warehouse(door: Door, name: str) -> None:
+    before = {*door.warehouse.parent.iterdir()}
+    assert door.make(name)[0] == 400
+    assert door.ask("POST", "/v1/namespaces", {"namespace": [name]})[0] == 400
+    assert door.ask("POST", "/v1/namespaces", {"namespace": ["a", name]})[0] == 400
+    assert {*door.warehouse.parent.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "twice", "schema": {}, "location": "/tmp/theirs", "location": null}',
+        '{"name": "kept", "name": "../theirs"}',
+        '{"name": ',
+        "[1,",
+        "\x00",
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_not_read(door: Door, body: str) -> None:
+    status, said = door.ask("POST", "/v1/namespaces/ours/tables", body)
+    assert (status, said["error"]["type"]) == (400, "BadRequestException")
+
+
+def test_places_within_the_warehouse_are_as_free_as_ever(door: Door) -> None:
+    for number, place in enumerate(
+        (
+            f"file://{door.warehouse}/x",
+            f"file:{door.warehouse}/y//z",
+            f"{door.warehouse}/..hidden",
+            f"file://{door.warehouse}/w/",
+        )
+    ):
+        name = f"within_{number}"
+        status, said = door.make(name, location=place, properties={"write.data.path": f"{place.rstrip('/')}/files"})
+        assert status == 200, said
+        assert door.ask("DELETE", f"/v1/namespaces/ours/tables/{name}")[0] == 204
+
+
+def test_where_tables_go_elsewhere_both_places_hold(tmp_path: Path, jars_folder: Path | None) -> None:
+    """A folder whose tables go to another store from now on keeps its old ones."""
+    with EmbeddedCatalog(tmp_path, port=0, jars=jars_folder, place=PLACE) as catalog:
+        door = Door(catalog)
+        door.ask("POST", "/v1/namespaces", {"namespace": ["ours"]})
+        assert door.make("old", location=f"file://{tmp_path}/ours/old")[0] == 200
+        staged = {"stage-create": True}  # which writes nothing
+        for place in (f"{PLACE}/ours/new", "S3A://lake/house//new/"):
+            assert door.make("new", **staged, location=place)[0] == 200
+        for place in ("s3://lake/houses", "s3://lake", f"{PLACE}/../theirs", "s3://lake.evil.example/house/t"):
+            assert door.make("theirs", **staged, location=place)[0] == 400
+
+
+def test_a_table_that_is_elsewhere_already_is_read_and_written_to(tmp_path: Path, jars_folder: Path | None) -> None:
+    """Its catalog's own folder was moved, say."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    with EmbeddedCatalog(first, port=0, jars=jars_folder) as catalog:
+        lake = load_catalog("lake", **client(known(catalog)))
+        lake.create_namespace("ours")
+        lake.create_table("ours.t", pa.schema([("n", pa.int64())])).append(pa.table({"n": [1]}))
+    second.mkdir()
+    (first / ".lakehouse").rename(second / ".lakehouse")
+    with EmbeddedCatalog(second, port=0, jars=jars_folder) as catalog:
+        table = load_catalog("lake", **client(known(catalog))).load_table("ours.t")
+        assert table.location() == f"file://{first}/ours/t"
+        table.append(pa.table({"n": [2]}))
+        assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [1, 2]
