@@ -29,18 +29,8 @@ STARTED = f"{PREFIX}started."  # a property of the batch record, followed by the
 SLOTS = 8  # the last starts that are remembered; two that come at once never write the same property
 
 
-def unproductive(epoch: int, heads: Mapping[str, Head], marks: Iterable[Mark]) -> int:
-    """How many starts in a row, right before the one of this epoch, ended without a batch.
-
-    Each start takes the next epoch, so these are the epochs since the last one that has landed a batch: `heads`, the
-    last landing in each table as the batch record has it, and `marks`, the newest ones of the record and of the tables,
-    say which that was. A mark of batch 0 is of a batch that other tables may miss, so it counts in neither.
-    Starts that had nothing to read count as well; so do those that were begun again because something was away.
-    """
-    return max(0, epoch - _last_landing(heads, marks) - 1)
-
-
-def _last_landing(heads: Mapping[str, Head], marks: Iterable[Mark]) -> int:
+def last_landing(heads: Mapping[str, Head], marks: Iterable[Mark]) -> int:
+    """The epoch of the last start that has landed a batch; a mark of batch 0 is of one that other tables may miss."""
     landed = [*(last for last, _ in heads.values()), *(mark.token.epoch for mark in marks if mark.token.batch > 0)]
     return max(landed, default=0)
 
@@ -151,5 +141,5 @@ def contest(lake: Lake, record: str, pipeline: str, me: Process) -> Contest | No
     if state is None or not wait_s(past, 0, me, now):
         return None  # whatever has landed: as a rule nothing more need be asked
     mark = lake.seen(state).mark
-    seconds = wait_s(past, _last_landing(lake.heads(record), [mark] if mark else []), me, now)
+    seconds = wait_s(past, last_landing(lake.heads(record), [mark] if mark else []), me, now)
     return Contest(past[-1].process, seconds) if seconds else None

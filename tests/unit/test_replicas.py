@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse_ingest.ledger import Mark, SourceIdentity
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.replicas import SLOTS, Process, Start, noted, of_this_host, starts, unproductive, wait_s
+from lakehouse_ingest.replicas import SLOTS, Process, Start, last_landing, noted, of_this_host, starts, wait_s
 
 NOW = 10_000.0
 A, B, C = (Process(host, 7, "1") for host in ("pod-a", "pod-b", "pod-c"))
@@ -97,19 +97,17 @@ def test_what_nobody_can_read_is_passed_over(text: str) -> None:
     assert starts("plant", properties) == [Start(1, 5, A)]
 
 
-# -- starts without a batch ---------------------------------------------------------------------------------
+# -- the last start that has landed a batch -----------------------------------------------------------------
 
 
-def test_starts_in_a_row_that_ended_without_a_batch_are_counted() -> None:
-    assert unproductive(1, {}, []) == 0
-    assert unproductive(4, {}, []) == 3
-    assert unproductive(7, {"a": (3, 2), "b": (5, 0)}, []) == 1
-    assert unproductive(6, {"a": (3, 2), "b": (5, 0)}, []) == 0
+def test_the_batch_record_tells_who_landed_last() -> None:
+    assert last_landing({}, []) == 0
+    assert last_landing({"a": (3, 2), "b": (5, 0)}, []) == 5
 
 
 def test_a_mark_tells_what_the_record_does_not_know_yet() -> None:
     """Killed before the record was written; the first batch of a start may have come to half of its tables only."""
     heads = {"a": (3, 2)}
-    assert unproductive(7, heads, [mark(6, -1), mark(5, 1)]) == 1
-    assert unproductive(7, heads, [mark(6, -1), mark(5, 0)]) == 3
-    assert unproductive(7, heads, [mark(6, 4)]) == 0
+    assert last_landing(heads, [mark(6, -1), mark(5, 1)]) == 5
+    assert last_landing(heads, [mark(6, -1), mark(5, 0)]) == 3
+    assert last_landing(heads, [mark(6, 4)]) == 6
