@@ -14,7 +14,7 @@ STEP = 4
 def of_start(record: Place, pipeline: str, waiting: int, most: int) -> int:
     """For the first batch of a start, by what the one before it has left in the batch record.
 
-    It took no more than was `waiting`, by and large. Where nothing waits it may have had nothing to land.
+    It took no more than was `waiting`, by and large. Where nothing waits, it may have had nothing to land.
     """
     if record.mark is None or not waiting:
         return most

@@ -57,6 +57,7 @@ class Claim:
     registered: dict[str, Registered]  # without the dead letters
     heads: Mapping[str, Head]
     ours: Collection[str]  # tables that rows of ours may be in, where no mark says how far
+    replaces_replica: bool  # the start before was ended by this one, whatever it was about to land
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class Opening:
         meant = starting.meaning(self.settings, self.stream)
         mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
         every = self.settings.ledger.batch_every
-        size = self._size(record_place, sum(max(0, end - start.get(at, end)) for at, end in now.ends.items()))
+        waiting = sum(max(0, end - start.get(at, end)) for at, end in now.ends.items())
+        size = self._size(record_place, 0 if claim.replaces_replica else waiting)
         text = starting.as_text(meant)
         record = BatchRecord(self.lake, record_place, mark, text, every, self.tidy, claim.heads, size)
         tables = self._tables(claim, places)
@@ -188,7 +190,9 @@ class Opening:
         own = {self._dead, *self._events}
         record_place, record = self.lake.claimed(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
+        replaces = False
         if self.noted_as:
+            replaces = replicas.replaces_replica(replicas.starts(self._pipeline, record.properties), self.noted_as)
             self.lake.tell(self._record, replicas.noted(self._pipeline, record_place.epoch, self.noted_as))
         registered, heads = self.lake.registered_in(record) or known, self.lake.heads_in(record)
         places = self.lake.open_all([*{*own, *registered}], record_place.epoch, self.threads)
@@ -206,7 +210,7 @@ class Opening:
         # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
         # no mark is there says so.
         ours = {*events, *([] if letters.whole and self._dead not in taken else [self._dead])}
-        return Claim(record_place.epoch, record_place, places, events, heads, ours)
+        return Claim(record_place.epoch, record_place, places, events, heads, ours, replaces)
 
     def _compare(self) -> None:
         record = self.lake.find(self._record)

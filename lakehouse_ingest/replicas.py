@@ -103,12 +103,14 @@ def wait_s(past: Sequence[Start], landed: int, me: Process, now: float) -> float
     """Before a start of `me` takes its epoch; `landed`: the epoch of the last start that has landed a batch."""
     recent = [start for start in past if now - start.at < RECENT_S]
     vain = sum(start.epoch > landed for start in recent)
-    return min(2.0**vain, LONGEST_S) if vain >= FIRST and _is_replica(recent, me) else 0.0
+    return min(2.0**vain, LONGEST_S) if vain >= FIRST and replaces_replica(recent, me) else 0.0
 
 
-def _is_replica(recent: Sequence[Start], me: Process) -> bool:
+def replaces_replica(past: Sequence[Start], me: Process) -> bool:
     """Whether the last of them is another one of us that is kept alive, and no predecessor that has ended."""
-    *before, last = (start.process for start in recent)
+    if not past:
+        return False
+    *before, last = (start.process for start in past)
     if last.host == me.host:
         return last != me and last.is_alive
     return any(process.host == me.host for process in before)

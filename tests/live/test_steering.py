@@ -14,17 +14,15 @@ STEERING = rb'{"i": "\u001b]0;OWNED\u0007Ann Smith"}'
 TABLE = 'table = "events"\ncolumns = [{ name = "i", type = "long" }]'
 
 
-def test_a_record_that_steers_terminals_is_obeyed_by_none(
-    topic: str, broker: str, rest_uri: str, tmp_path: Path
-) -> None:
+def test_a_record_that_steers_terminals_is_obeyed_by_none(broker: str, rest_uri: str, tmp_path: Path) -> None:
     """The last sentence names the record, and holds nothing of it: it is in the log of a service, too."""
-    create_topic(broker, topic, 1)
-    produce(broker, topic, [(None, STEERING)])
-    settings = settings_text("steered", broker, rest_uri, f"ns_{topic}", topic=topic, table=TABLE)
+    create_topic(broker, "steered", 1)
+    produce(broker, "steered", [(None, STEERING)])
+    settings = settings_text("steered", broker, rest_uri, "ns_steered", table=TABLE)
     file = tmp_path / "p.toml"
     file.write_text(settings.replace("every =", 'on_error = "raise"\nevery =', 1).replace('"json"', '"text"'))
     code, got = on_a_terminal("run", "--config", file, "--until-latest")
     assert code == 3, got
-    assert b"offset 0 can't land: wrong_type (i is not long); nothing of its batch has" in got
+    assert b"steered partition 0 offset 0 can't land: wrong_type (i is not long)" in got
     for raw in (b"\x1b]", b"\x07", b"OWNED", b"Smith"):
         assert raw not in got
