@@ -97,7 +97,7 @@ def test_a_catalog_can_do_what_it_does_not_say_it_cannot(
     kind: Kind, lake: Lake, unmade: str, can: Can, warehouse: Path
 ) -> None:
     try:
-        able = TRIES[can](lake, unmade, warehouse / unmade)
+        able = TRIES[can](lake, unmade, warehouse / f"place-of-{can.name}")
     except (Conflict, Denied, Refused) as refusal:
         able, said = False, str(refusal)
     else:
