@@ -27,7 +27,7 @@ from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import session, spark_name
-from lakehouse_ingest.settings import Loaded, Settings, StreamSettings
+from lakehouse_ingest.settings import CatalogSettings, Loaded, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.spark_errors import sentence
 from lakehouse_ingest.stream_tables import foretold
@@ -69,7 +69,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Reached:
-    uri: str
+    catalog: CatalogSettings
     lake: Lake
 
 
@@ -96,7 +96,7 @@ def check(
             if found and (table or not makes):
                 lines.line("tables", lambda: _tables(settings, found.lake))
             if found and table and java and spark_jars:
-                lines.line("spark", lambda: _spark(settings, found.uri, table, java, spark_jars))
+                lines.line("spark", lambda: _spark(settings, found.catalog, table, java, spark_jars))
     except LakehouseError as failure:  # the probe could not be taken away
         lines.failed("tidying", failure)
     return lines.code
@@ -136,13 +136,14 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
     told = settings.catalog
     if not told.uri:
         _refuse_where_nothing_can_be_made(told.path)
-    uri = stack.enter_context(reached_or_empty(settings, jars))
+    told = stack.enter_context(reached_or_empty(settings, jars))
+    uri = told.uri or ""
     lake = Lake(connection_of(told, settings.s3, uri), settings.name, told.publish, create=told.create)
     namespace = told.namespace
     if not lake.creates:
         lake.ensure_namespace(namespace)
     there = "is there" if lake.has_namespace(namespace) else "will be made"
-    return f"{without_login(uri)} answers; namespace {namespace} {there}", Reached(uri, lake)
+    return f"{without_login(uri)} answers; namespace {namespace} {there}", Reached(told, lake)
 
 
 def _refuse_where_nothing_can_be_made(folder: Path) -> None:
@@ -183,8 +184,8 @@ def _tables(settings: Settings, lake: Lake) -> tuple[str, None]:
     return f"{sum(not each.missing for each in found)} of {len(found)} are there, {left}{noted}", None
 
 
-def _spark(settings: Settings, uri: str, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:
-    properties = spark_properties(settings.catalog, settings.s3, uri)
+def _spark(settings: Settings, catalog: CatalogSettings, name: str, java: Path, jars: list[Path]) -> tuple[str, None]:
+    properties = spark_properties(catalog, settings.s3, catalog.uri or "")
     with (
         scratch_folder() as scratch,
         session(settings.name, settings.spark, jars, properties, java, scratch, lambda _: None) as spark,

@@ -14,7 +14,7 @@ from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.commands.run import opened
 from lakehouse_ingest.commands.status import reached_or_empty
 from lakehouse_ingest.rehearsing import Foresight, Outlook, foresee, is_changed, properties_of
-from lakehouse_ingest.settings import HealthSettings, Settings, TelemetrySettings
+from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.signals import stopping
 from lakehouse_ingest.tables import Column, Foreseen
 from lakehouse_ingest.terminal import Terminal, say
@@ -52,9 +52,9 @@ def foreseen(
     transform: Transform | None = None,
 ) -> Foresight:
     with (
-        reached_or_empty(settings, jars) as uri,
+        reached_or_empty(settings, jars) as catalog,
         opened(
-            _unheard(settings, uri),
+            _unheard(settings, catalog),
             jars=jars,
             accept_changes=accept_changes,
             allow_code=allow_code,
@@ -82,11 +82,11 @@ def code_of(found: Foresight) -> int:
     return refused.exit_code if refused else WOULD_CHANGE if found.changed else 0
 
 
-def _unheard(settings: Settings, uri: str) -> Settings:
+def _unheard(settings: Settings, catalog: CatalogSettings) -> Settings:
     """The same to the pipeline; nobody else is told anything of what has not happened."""
     return settings.model_copy(
         update={
-            "catalog": settings.catalog.model_copy(update={"uri": uri}),
+            "catalog": catalog,
             "telemetry": TelemetrySettings(),
             "health": HealthSettings(),
             "log": settings.log.model_copy(update={"level": "error"}),

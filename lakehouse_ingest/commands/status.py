@@ -20,7 +20,7 @@ from lakehouse_ingest.embedded.catalog import is_warehouse
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.scratch import scratch_folder
-from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.settings import CatalogSettings, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.standing import BatchStanding, PartitionStanding, StreamStanding, standing
 from lakehouse_ingest.tables import Lake
@@ -90,8 +90,8 @@ def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve:
 
 
 @contextmanager
-def reached_or_empty(settings: Settings, jars: Path | None) -> Iterator[str]:
-    """Where there is no warehouse yet, an empty one elsewhere: not even its folder is made.
+def reached_or_empty(settings: Settings, jars: Path | None) -> Iterator[CatalogSettings]:
+    """With its address; where there is no warehouse yet, an empty one elsewhere: not even its folder is made.
 
     What somebody makes there meanwhile is theirs.
     """
@@ -100,7 +100,7 @@ def reached_or_empty(settings: Settings, jars: Path | None) -> Iterator[str]:
             empty = settings.catalog.model_copy(update={"path": folder})
             settings = settings.model_copy(update={"catalog": empty})
         with reached(settings, jars, make=True) as uri:
-            yield uri
+            yield settings.catalog.model_copy(update={"uri": uri})
 
 
 def _all(settings: Settings, uri: str) -> list[Found]:

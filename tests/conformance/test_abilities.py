@@ -94,10 +94,10 @@ TRIES: dict[Can, Callable[[Lake, str, Path], bool]] = {
 
 @pytest.mark.parametrize("can", Can)
 def test_a_catalog_can_do_what_it_does_not_say_it_cannot(
-    kind: Kind, lake: Lake, unmade: str, can: Can, tmp_path: Path
+    kind: Kind, lake: Lake, unmade: str, can: Can, warehouse: Path
 ) -> None:
     try:
-        able = TRIES[can](lake, unmade, tmp_path)
+        able = TRIES[can](lake, unmade, warehouse / f"place-of-{can.name}")
     except (Conflict, Denied, Refused) as refusal:
         able, said = False, str(refusal)
     else:

@@ -53,6 +53,7 @@ from catalog import (
 from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files
 from tests.services.catalogs import NAMESPACE, Can, Kind
+from tests.services.faulty import Faulty
 
 COLUMNS = (Column("id", "long"), Column("site", "string"))
 SENT_TOKEN = "s3cr3t-token-value"
@@ -717,11 +718,16 @@ def test_a_closed_port_is_unreachable_within_seconds() -> None:
 
 
 def test_no_secret_is_shown(rest_uri: str) -> None:
-    connection = Connection(
-        rest_uri.replace("://", f"://user:{SENT_TOKEN}@"),
-        token=SENT_TOKEN,
-        properties={"s3.secret-access-key": SENT_TOKEN},
-    )
+    with Faulty(rest_uri) as front:  # which knows the token in place of this one
+        connection = Connection(
+            front.uri.replace("://", f"://user:{SENT_TOKEN}@"),
+            token=SENT_TOKEN,
+            properties={"s3.secret-access-key": SENT_TOKEN},
+        )
+        _shows_no_secret(connection)
+
+
+def _shows_no_secret(connection: Connection) -> None:
     lake = connect(connection)
     shown = [repr(connection), str(connection), repr(lake)]
     with suppress(TableMissing):

@@ -418,11 +418,9 @@ def test_a_layout_that_another_changed_in_between_is_planned_for(
 # -- registration -----------------------------------------------------------------------------------------
 
 
-def test_a_namespace_has_its_properties_and_its_place(
-    kind: Kind, lake: Lake, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_namespace_has_its_properties_and_its_place(kind: Kind, lake: Lake, warehouse: Path) -> None:
     kind.needs(Can.NESTED, Can.PLACES)
-    place = f"file://{tmp_path_factory.mktemp('place')}"
+    place = f"file://{warehouse}/place-{uuid4().hex}"
     outer = f"{NAMESPACE}.n{uuid4().hex[:8]}"
     for _ in range(2):
         ensure_namespace(lake, f"{outer}.inner", {"owner": "tests"}, location=place)
@@ -445,9 +443,7 @@ def test_a_namespace_that_may_not_be_made_is_named(lake: Lake) -> None:
     ensure_namespace(lake, NAMESPACE, create=False)
 
 
-def test_everything_that_is_declared_comes_back(
-    kind: Kind, lake: Lake, unmade: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_everything_that_is_declared_comes_back(kind: Kind, lake: Lake, unmade: str, warehouse: Path) -> None:
     kind.needs(Can.PLACES)
     spec = TableSpec(
         unmade,
@@ -461,7 +457,7 @@ def test_everything_that_is_declared_comes_back(
         (Sort("ts", descending=True), Sort("truncate(2, at.site)")),
         {"owner": "tests"},
         ("at.site", "id"),
-        f"file://{tmp_path_factory.mktemp('table')}/deep",
+        f"file://{warehouse}/table-{uuid4().hex}/deep",
         "what it is",
     )
     for _ in range(2):
