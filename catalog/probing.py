@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
 from catalog.connection import Lake, identifier_of
 from catalog.errors import Refused
 from catalog.namespaces import ensure_namespace, has_namespace
-from catalog.registration import create_table
+from catalog.registration import create_table, load_for_engines
 from catalog.specs import Column, TableSpec, TableState
 
 
@@ -21,9 +21,9 @@ def probe_table(lake: Lake, namespace: str) -> Iterator[TableState]:
     ensure_namespace(lake, namespace)
     name = f"{namespace}.lakehouse_probe_{uuid.uuid4().hex[:8]}"
     try:
-        state = create_table(lake, TableSpec(name, (Column("n", "int"),)))
+        create_table(lake, TableSpec(name, (Column("n", "int"),)))
         try:
-            yield state
+            yield load_for_engines(lake, name)
         finally:
             with lake.calling(f"dropping table {name}"):
                 lake.pyiceberg.purge_table(identifier_of(name))

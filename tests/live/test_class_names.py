@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -22,7 +24,8 @@ from tests.live.test_adopt import Former
 from tests.live.test_many_tables import numbers
 from tests.services.doors import in_settings
 from tests.services.flow import LANDING, Told, is_proven
-from tests.services.ingesting import Bench, running
+from tests.services.fronts import Answer, Front, Request, passed_on
+from tests.services.ingesting import Bench, running, spark_by
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
 
@@ -164,3 +167,41 @@ class TestLocationProviderOfJava:
             change.remove_properties("write.location-provider.impl")
         bench.ingest(settings)
         assert numbers(bench, altered) == numbers(bench, other) == [0, 1]
+
+
+@dataclass
+class Naming(Front):
+    """Before a catalog: what it adds to each `/v1/config`, and to the `config` of each table."""
+
+    upstream: str
+    catalogs: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    def answer(self, request: Request) -> Answer:
+        found = passed_on(self.upstream, request.without("accept-encoding"))
+        said = json.loads(found.body) if found.status == HTTPStatus.OK and found.body else {}
+        part, more = ("config", self.tables) if "metadata" in said else ("overrides", self.catalogs)
+        if "metadata" not in said and not request.path.startswith("/v1/config"):
+            return found
+        return replace(found, body=json.dumps({**said, part: {**said.get(part, {}), **more}}).encode())
+
+
+class TestCatalog:
+    def test_may_name_only_what_is_known(self, bench: Bench, topic: str) -> None:
+        """Both engines land with Iceberg's own classes; with others neither begins."""
+        create_topic(bench.broker, topic, 1)
+        produce(bench.broker, topic, events({"n": 0}, None))
+        with Naming(bench.uri) as naming:
+            settings = bench.settings(topic, catalog={"uri": naming.uri, "namespace": f"ns_{topic}"})
+            python = {"py-io-impl": f"{__name__}.Planted", "s3.retry-strategy-impl": f"{__name__}.Planted"}
+            naming.catalogs = {"io-impl": "org.apache.iceberg.io.ResolvingFileIO", **python}
+            naming.tables = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO", **python}
+            with spark_by(bench.spark, settings):
+                bench.ingest(settings)
+            assert numbers(bench, f"ns_{topic}.{topic}") == [0]
+            naming.tables = {"s3.client-factory-impl": NO_SUCH}
+            with pytest.raises(NeedsOperator, match=f"answer for table .* sets s3.client-factory-impl to '{NO_SUCH}'"):
+                bench.ingest(settings)
+            naming.catalogs = {"metrics-reporter-impl": NO_SUCH}
+            with pytest.raises(NeedsOperator, match=f"/v1/config sets metrics-reporter-impl to '{NO_SUCH}'"):
+                bench.ingest(settings)
