@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
-from pyiceberg.table.update import SetLocationUpdate, SetPropertiesUpdate
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from catalog.class_names import JAVA
 from lakehouse_ingest.commands.acknowledge import acknowledge
@@ -34,25 +34,20 @@ pytestmark = pytest.mark.live
 NO_SUCH = "com.example.Planted"
 
 
-def alter(bench: Bench, name: str, location: str | None = None, **properties: str) -> None:
+def alter(bench: Bench, name: str, **properties: str) -> None:
     """As anybody may who has the right to alter the table."""
-    moved = [SetLocationUpdate(location=location)] if location else []
-    bench.lake.commit_table(bench.table(name), (), (SetPropertiesUpdate(updates=properties), *moved))
+    bench.lake.commit_table(bench.table(name), (), (SetPropertiesUpdate(updates=properties),))
+
+
+class Planted:
+    """What pyiceberg would call with a table's location and its properties."""
+
+    def __init__(self, _location: str, properties: Mapping[str, str]) -> None:
+        Path(properties["proof"]).touch()
 
 
 def plant(bench: Bench, name: str, proof: Path) -> None:
-    """What pyiceberg would call with the table's location, which is Python that makes a file."""
-    place = bench.table(name).location()
-    alter(
-        bench,
-        name,
-        f"file:__import__('pathlib').Path({str(proof)!r}).touch()#",
-        **{
-            "write.py-location-provider.impl": "builtins.exec",
-            "write.metadata.path": f"{place}/metadata",
-            "write.data.path": f"{place}/data",
-        },
-    )
+    alter(bench, name, proof=str(proof), **{"write.py-location-provider.impl": f"{__name__}.Planted"})
 
 
 @pytest.fixture
