@@ -1,6 +1,7 @@
 """A clock that is wrong is waited for: it is set right by itself, or by somebody else than who runs the pipeline."""
 
 import json
+import re
 import time
 
 import pytest
@@ -20,7 +21,10 @@ class TestClockAhead:
     ) -> None:
         create_topic(bench.broker, topic, 1)
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3)])
-        settings = bench.settings(topic)
+        # On a branch main is moved without a new snapshot, and only the catalog's clock counts.
+        settings = bench.settings(
+            topic, catalog={"uri": bench.uri, "namespace": f"ns_{topic}", "publish": "direct"}, retry={"first": 1}
+        )
         bench.ingest(settings)
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3, 6)])
         pipeline, right = bench.pipeline(settings, drain=False), time.time
@@ -30,7 +34,5 @@ class TestClockAhead:
             assert until(lambda: bool(told.retries), LANDING)
             monkeypatch.setattr(time, "time", right)
             assert until(lambda: numbers(bench, f"ns_{topic}.{topic}") == [*range(6)], LANDING, 0.2)
-        said = (
-            "this machine's clock is 70 s ahead of the catalog's, and Iceberg allows 60 s; set the clocks right (NTP)"
-        )
-        assert all(said in each for each in told.retries)
+        said = r"this machine's clock is 7[01] s ahead of the catalog's, and Iceberg allows 60 s; set the clocks right"
+        assert all(re.search(said, each) for each in told.retries)
