@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.live.test_many_tables import numbers
+from tests.services.doors import in_settings
 from tests.services.flow import LANDING, Told
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
@@ -23,7 +24,9 @@ class TestClockAhead:
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3)])
         # On a branch main is moved without a new snapshot, and only the catalog's clock counts.
         settings = bench.settings(
-            topic, catalog={"uri": bench.uri, "namespace": f"ns_{topic}", "publish": "direct"}, retry={"first": 1}
+            topic,
+            catalog={**in_settings(bench.uri), "namespace": f"ns_{topic}", "publish": "direct"},
+            retry={"first": 1},
         )
         bench.ingest(settings)
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3, 6)])
