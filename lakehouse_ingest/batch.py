@@ -108,6 +108,7 @@ class Street:
     newest: float | None = None  # the broker's time of the newest record of the last batch
     queries: int = 0  # that ran before this one
     batches: int = 0  # that have landed, of all of them
+    landed_to: Offsets = field(default_factory=dict)  # the end of the last of them
     _before: int = 0  # that had, when this query began
     weighed: dict[str, float] = field(default_factory=dict)  # when the size of a table's metadata was last looked at
 
@@ -125,7 +126,7 @@ class Street:
         token = replace(self.token, batch=self._before + number)
         with self.watch.batch(self.name, token.batch, ONE_PASS if keeper else IN_MEMORY) as span:
             reached(FailPoint.OFFSETS_LOGGED)
-            work = Work(self._range(number), token, span.trace_id or "", span.recorded)
+            work = Work(self._following(self._range(number)), token, span.trace_id or "", span.recorded)
             span.set(epoch=self.token.epoch, offsets=len(work.range))
             records, before = self.held.without(envelope(rows, self.source), work.range)
             with self._parted(records, keeper, work) as parted:
@@ -142,13 +143,13 @@ class Street:
             self._show(span, landed)
             self._tell(landed)
             self._weigh([receipt.table for receipt in receipts])
-        self.batches = token.batch + 1
+        self.batches, self.landed_to = token.batch + 1, work.range.end
         return work.range
 
-    def begin_again(self, landed: Offsets, size: int) -> None:
+    def begin_again(self, size: int) -> None:
         """With the next query of this start, which goes on behind what has landed, in batches of another size."""
         rmtree(self.offset_log.parent, ignore_errors=True)
-        self.start, self._before, self.queries = landed, self.batches, self.queries + 1
+        self.start, self._before, self.queries = self.landed_to, self.batches, self.queries + 1
         self.record.size = size
 
     @property
@@ -174,6 +175,12 @@ class Street:
     def _range(self, number: int) -> Range:
         before = offset_log.entry(self.offset_log, number - 1) if number else None
         return ledger.batch_range(offset_log.entry(self.offset_log, number), before, self.start)
+
+    def _following(self, batch: Range) -> Range:
+        """The range, where it begins no lower than the batch before it has ended: what has landed is not read again."""
+        if back := [at for at, start in batch.start.items() if start < self.landed_to.get(at, start)]:
+            raise TryAgain(f"the batch begins before the end of the one that landed last, in {back[0]}")
+        return batch
 
     def _only_one(self) -> TableKeeper | None:
         """The table of a stream whose records all go there, and need no look before they are written.

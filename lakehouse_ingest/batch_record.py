@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from lakehouse_ingest import ledger
+from lakehouse_ingest import batch_size, ledger
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
@@ -81,6 +81,7 @@ class BatchRecord:
         tidy: Callable[[Place], Place],
         heads: Mapping[str, ledger.Head],
         size: int,
+        waiting: int,
     ) -> None:
         self._lake, self._every, self._tidy = lake, every, tidy
         self._mark, self._meant, self._heads = first, meant, dict(heads)
@@ -88,6 +89,7 @@ class BatchRecord:
         self._written = 0.0
         self.place = place
         self.size = size  # records that a batch may take now
+        self._waiting = waiting  # records, when this start began
 
     @property
     def complete(self) -> Offsets:
@@ -131,7 +133,7 @@ class BatchRecord:
         extra = {
             f"{ledger.SETTINGS}{pipeline}": self._meant,
             f"{ledger.HEADS}{pipeline}": ledger.heads_text(self._heads),
-            f"{ledger.SIZE}{pipeline}": str(self.size),
+            f"{ledger.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
         }
         # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
         self.place = self._lake.append(self.place, self._rows, self._mark, extra)

@@ -5,22 +5,31 @@ kill every so many seconds, too little memory) would end the next one at the sam
 finds that the one before it landed nothing takes a quarter of what that one took, down to a single record.
 """
 
+import re
+
 from lakehouse_ingest import ledger
 from lakehouse_ingest.tables import Place
 
 STEP = 4
 
 
-def of_start(record: Place, pipeline: str, waiting: int, most: int) -> int:
+def of_start(record: Place, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
     """For the first batch of a start, by what the one before it has left in the batch record.
 
-    It took no more than was `waiting`, by and large. Where nothing waits, it may have had nothing to land.
+    One that nothing waited for had nothing to land, and one that this start replaces may have been about to.
     """
-    if record.mark is None or not waiting:
+    if record.mark is None:
         return most
-    left = record.carried.get(f"{ledger.SIZE}{pipeline}", "")
-    size = min(most, int(left)) if left.isdecimal() else most
-    return size if record.mark.token.batch >= 0 else max(1, min(size, waiting) // STEP)
+    left = re.fullmatch(r"(\d{1,18})/(\d{1,18})", record.carried.get(f"{ledger.SIZE}{pipeline}", ""))
+    size, waiting = (int(left[1]), int(left[2])) if left else (most, most)
+    if record.mark.token.batch < 0 and waiting and not replaces_replica:
+        size = min(size, waiting) // STEP  # it took no more than was waiting, by and large
+    return max(1, min(most, size))
+
+
+def left_by(size: int, waiting: int) -> str:
+    """By a start, for the next one: how many records a batch may take, and how many there were to take."""
+    return f"{size}/{waiting}"
 
 
 def after_landing(size: int, most: int) -> int:

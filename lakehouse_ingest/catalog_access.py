@@ -61,7 +61,8 @@ def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: 
 def embedded_token(catalog: CatalogSettings, uri: str) -> str:
     """What lets in to the embedded catalog over `path`, where it is what is served at this address."""
     told = catalog.token or catalog.credential or catalog.sign_for or "authorization" in map(str.lower, catalog.headers)
-    return "" if told else EmbeddedCatalog(catalog.path).token_of(uri)
+    # The address in the properties goes over all others: the token is for none but its own catalog's.
+    return "" if told else EmbeddedCatalog(catalog.path).token_of(catalog.properties.get("uri", uri))
 
 
 def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:

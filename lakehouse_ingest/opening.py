@@ -103,10 +103,10 @@ class Opening:
         meant = starting.meaning(self.settings, self.stream)
         mark = Mark(token, topics, stands, stands, stands, starting.hash_of(meant))
         every = self.settings.ledger.batch_every
+        size = self._size(record_place, replaces_replica=claim.replaces_replica)
         waiting = sum(max(0, end - start.get(at, end)) for at, end in now.ends.items())
-        size = self._size(record_place, 0 if claim.replaces_replica else waiting)
         text = starting.as_text(meant)
-        record = BatchRecord(self.lake, record_place, mark, text, every, self.tidy, claim.heads, size)
+        record = BatchRecord(self.lake, record_place, mark, text, every, self.tidy, claim.heads, size, waiting)
         tables = self._tables(claim, places)
         record.started(token)
         # Older generations' marks as well: what is to be read again may stand there already.
@@ -240,10 +240,10 @@ class Opening:
         rested = {} if self.stream.topic_pattern else done
         return start, {**rested, **shares.left(record, tables, now, done), **start}
 
-    def _size(self, record: Place, waiting: int) -> int:
+    def _size(self, record: Place, *, replaces_replica: bool) -> int:
         """How many records the first batch may take."""
         most = self.stream.max_records
-        size = batch_size.of_start(record, self._pipeline, waiting, most)
+        size = batch_size.of_start(record, self._pipeline, most, replaces_replica=replaces_replica)
         if size < most:
             self.watch.events.warned("batches_reduced", stream=self.stream.known_as, max_records=size, advice=REDUCED)
         return size

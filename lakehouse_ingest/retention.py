@@ -7,6 +7,7 @@ limits of the settings are bounded: a summary carries the marks of all pipelines
 record their settings and tables as well, and would otherwise be kept as often as there are snapshots.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -60,5 +61,5 @@ def is_left_behind(summary: Summary, pipeline: str, epoch: int) -> bool:
     Only ours: other writers may keep snapshots without a ref on purpose (write, audit, publish).
     """
     # The token, not the mark: the others' landings carry our mark on.
-    of, *numbers = summary.get(f"{PREFIX}token", "").rsplit("/", 3)
-    return of == pipeline and int(numbers[1]) <= epoch
+    token = re.fullmatch(r"(.+)/\d+/(\d{1,18})/-?\d+", summary.get(f"{PREFIX}token", ""))
+    return token is not None and token[1] == pipeline and int(token[2]) <= epoch

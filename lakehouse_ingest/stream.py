@@ -252,23 +252,23 @@ class Stream:
         return opening.street(self.street, self.transform, still_the_same, self._acknowledge(source))
 
     def _batch(
-        self, street: Street, source: Source, goal: Offsets | None, failures: list[BaseException]
+        self, street: Street, source: Source, goal: Offsets | None, closing: Event, failures: list[BaseException]
     ) -> Callable[[DataFrame, int], None]:
         def batch(rows: DataFrame, number: int) -> None:
             # Whoever stops the query holds the gate until this has returned: to wait for it would be to wait for
             # each other. What is not landed now is read again by the next start.
             while not self._gate.acquire(timeout=LOOK_S):
-                if self._closing.is_set():
+                if closing.is_set():
                     return
             try:
-                if self._has_enough:
+                if self._has_enough or closing.is_set():
                     return
                 began = monotonic()
                 landed = street.run(rows, number)
                 self.at, self.newest = landed.end, street.newest or self.newest
                 self.landed += 1
                 if goal is None and not self._has_enough:
-                    pacing.wait_until_due(self.stream, began, landed.end, lambda: self._ends(source), self._closing)
+                    pacing.wait_until_due(self.stream, began, landed.end, lambda: self._ends(source), closing)
             except BaseException as failure:
                 failures.append(failure)
                 raise
@@ -282,7 +282,7 @@ class Stream:
     ) -> Next:
         """One query after the other, for Spark's size of a batch is a query's; the last one's reason to end."""
         while (then := self._query_through(street, source, goal, begun, ending)) is Next.QUERY:
-            street.begin_again(self.at, batch_size.after_landing(street.record.size, self.stream.max_records))
+            street.begin_again(batch_size.after_landing(street.record.size, self.stream.max_records))
         return then
 
     def _query_through(
@@ -290,12 +290,13 @@ class Stream:
     ) -> Next:
         failures: list[BaseException] = []
         then = Next.END
-        self._closing.clear()
+        closing = self._closing = Event()  # of this query alone: a late batch must not take the next one's for its own
         with self.watch.span("source.read", self.name):
             frame = source.stream(self._session, street.start, street.record.size, self.identity)
             if goal is not None and _reached(goal, street.start):
                 return Next.END
-            batch = Callback(self._session, self._batch(street, source, goal, failures))
+            self.at = street.start
+            batch = Callback(self._session, self._batch(street, source, goal, closing, failures))
             query = (
                 frame.writeStream.foreachBatch(batch)
                 .option("checkpointLocation", str(street.offset_log.parent))
@@ -303,12 +304,12 @@ class Stream:
                 .start()
             )
         begun.close()
-        self.at, self.progress, self._hinted = street.start, Progress(query), street.record.complete
+        self.progress, self._hinted = Progress(query), street.record.complete
         self.watch.tell(self.name, State.RUNNING)
         try:
             then = self._attended(query, self.progress, street, source, goal)
         finally:
-            self._closing.set()
+            closing.set()
             if self.stop.is_set():
                 self.watch.tell(self.name, State.STOPPING)
             if then is not Next.QUERY:

@@ -13,12 +13,14 @@ import socket
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 LOOPBACK = "127.0.0.1"
+LISTENS = "0A"  # as the kernel's tables of sockets say it
 PORTS_TRIED = 100
 # Between the usual servers' ports and those that Linux gives to whoever connects.
 FIRST_PORT, USUAL_FIRST = 10_240, 32_768
@@ -87,6 +89,15 @@ class Claim:
         kept = note.token if note and not stat.S_IMODE(self.note.stat().st_mode) & 0o077 else ""
         return kept or secrets.token_hex(24)
 
+    def is_at(self, port: int) -> bool:
+        """Whether the note's owner listens at the port, as far as the system tells: nobody else may learn the token."""
+        users = _listeners(port)
+        try:
+            owner = self.note.stat().st_uid
+        except OSError:
+            return False
+        return users is None or (bool(users) and {*users} == {owner})
+
     def release(self) -> None:
         held, self._held = self._held, None
         if held is not None:
@@ -116,6 +127,17 @@ def free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def _listeners(port: int) -> list[int] | None:
+    """The users whose processes listen at this port of the loopback; None where the system does not tell."""
+    found: list[int] | None = None
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):
+            rows = [line.split() for line in Path(table).read_text(encoding="utf-8").splitlines()[1:]]
+            here = [row for row in rows if row[1].endswith(f"0100007F:{port:04X}") and row[3] == LISTENS]
+            found = [*(found or []), *(int(row[7]) for row in here)]
+    return found
 
 
 def alive(pid: int) -> bool:

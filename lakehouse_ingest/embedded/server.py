@@ -73,7 +73,7 @@ class Server(ABC):
         """What lets in to it at this address; nothing where it isn't served there, or lets in all."""
         note = self.claim.read()
         # Once its JVM has ended the port may be another user's, who must not learn it.
-        if note is None or not alive(note.java):
+        if note is None or not (alive(note.java) and self.claim.is_at(note.port)):
             return ""
         return note.token if uri.rstrip("/") in (note.uri, note.uri.replace(LOOPBACK, "localhost")) else ""
 
@@ -81,7 +81,7 @@ class Server(ABC):
     def served(self) -> str | None:
         """Where it answers now, whoever serves it."""
         note = self.claim.read()
-        if note is None or not alive(note.pid):
+        if note is None or not (alive(note.pid) and self.claim.is_at(note.port)):
             return None
         try:
             self._ask(note)

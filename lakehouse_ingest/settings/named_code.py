@@ -24,11 +24,11 @@ ALWAYS = re.compile(
 # As a rule the name of a class or a module, where a dot, a slash or a colon is in it; else one of the known words.
 AS_A_RULE = re.compile(
     r"(?i).*(impl|class|classes|classpath|module|plugins?|listeners?|extensions?|filters?|factory|providers?|serializer"
-    r"|codecs?|registrator|manager|script|command|interceptors?|reporters?|strategy|type|packages|jars)"
+    r"|codecs?|registrator|classesToRegister|manager|script(\..+)?|command|signers|mapping|interceptors?|reporters?|strategy|type|packages|jars)"
     r"|spark\.sql\.catalog\.[^.]+"
 )
-LOOKS_LIKE_CODE = re.compile(r"[./:\\]")
-A_CLASS = re.compile(r"(?:[a-z_$][\w$]*\.){2,}[A-Z][\w$]*")
+LOOKS_LIKE_CODE = re.compile(r"[./:\\]|\b[A-Z]\w*[a-z]")  # the last: a class that is in no package
+A_CLASS = re.compile(r"(?:[a-z_$][\w$]*\.)+[A-Z][\w$]*")
 A_NAME_OR_SECRET = re.compile(r"(?i).*(token|secret|passw|credential|key|user|owner|id|name)")  # may look like a class
 JAVA_OPTIONS = re.compile(r"spark\..*JavaOptions")
 
@@ -89,5 +89,8 @@ def names_code(key: str, value: str) -> bool:
     parts = [part.strip() for part in value.split(",")]
     if HARMLESS.issuperset(parts):
         return False
+    names = re.split(r"[,:]", value)
     by_its_key = AS_A_RULE.fullmatch(key) and LOOKS_LIKE_CODE.search(value)
-    return bool(by_its_key or (any(map(A_CLASS.fullmatch, parts)) and not A_NAME_OR_SECRET.fullmatch(key)))
+    return bool(
+        by_its_key or (any(A_CLASS.fullmatch(name.strip()) for name in names) and not A_NAME_OR_SECRET.fullmatch(key))
+    )

@@ -3,6 +3,7 @@
 Of the others, those that look as if they could change what lands are tried in tests/live/test_settings_in_use.py.
 """
 
+import re
 from collections.abc import Mapping
 
 CATALOG = "spark.sql.catalog.lake"
@@ -32,6 +33,9 @@ NOT_TAKEN: Mapping[str, str] = {
 
 def checked(options: Mapping[str, str]) -> Mapping[str, str]:
     for name, value in options.items():
+        # Spark's launcher reads `key=value`: a key with that sign in it would be another setting.
+        if not re.fullmatch(r"[\w.$/:*-]+", name):
+            raise ValueError(f"should have no key such as {name[:60]!r}: keys are letters, digits and . _ - $ / : *")
         if why := next((why for start, why in NOT_TAKEN.items() if f"{name}.".startswith(start)), None):
             raise ValueError(f"should be without {name}: {why}")
         needed, why = RELIED_ON.get(name, (value, ""))

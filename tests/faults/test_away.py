@@ -11,6 +11,7 @@ import pytest
 from lakehouse_ingest.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.embedded.server import Server
+from tests.services.doors import known
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, settings_text, until
@@ -37,6 +38,8 @@ class Machine:
         server = KINDS[which](self._folder / which, port, jars=self._jars)
         self._servers[which] = server
         address = server.start()
+        if isinstance(server, EmbeddedCatalog):
+            known(server)
         assert self.addresses.setdefault(which, address) == address
 
     def kill(self, which: str) -> None:

@@ -5,11 +5,13 @@ It says what it lacks, and begins again from the tables until there is room: eve
 
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from shutil import rmtree
+from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
@@ -36,14 +38,29 @@ class Disk:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        ballast = self.folder / "ballast"
-        with suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while file.write(bytes(4096)):
-                pass
-        try:
-            yield
-        finally:
-            ballast.unlink()
+        """And it stays so: what others free meanwhile is taken as well."""
+        ballast, end = self.folder / "ballast", Event()
+
+        def fill() -> None:
+            with ballast.open("wb", buffering=0) as file:
+                while True:
+                    with suppress(OSError):
+                        while file.write(bytes(4096)):
+                            pass
+                    filled.set()
+                    if end.wait(0.002):
+                        return
+
+        filled = Event()
+        with ThreadPoolExecutor(1) as threads:
+            filling = threads.submit(fill)
+            assert filled.wait(LANDING)
+            try:
+                yield
+            finally:
+                end.set()
+                filling.result()
+                ballast.unlink()
 
     @contextmanager
     def read_only(self) -> Iterator[None]:

@@ -303,7 +303,7 @@ class World:
             self.lake.arm(self._trouble)
         stream = Stream(plain, plain.streams[0], self._spark, connection, watch, self._scratch, True, True, Event())
         self.street = stream._street(self.lake, self.topic, self.topic.identity(), MortalThreads())
-        self.street.offset_log.mkdir()
+        self.street.offset_log.mkdir(parents=True)
         self._done, self._number = self.street.start, 0
         return self.street
 

@@ -29,7 +29,7 @@ def written(counts: Mapping[str, int]) -> list[str]:
     place = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
     lake = cast("Lake", SimpleNamespace(append=append))
     mark = Mark(START, SourceIdentity(), {AT: 0}, {AT: 0}, {AT: 0})
-    record = BatchRecord(lake, place, mark, "{}", 3600.0, lambda each: each, {}, 1_000)
+    record = BatchRecord(lake, place, mark, "{}", 3600.0, lambda each: each, {}, 1_000, 15)
     record.started(START)
     now = dt.datetime.now(dt.UTC)
     rows.clear()

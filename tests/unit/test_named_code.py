@@ -46,6 +46,12 @@ SPARK = {
     "spark.hadoop.fs.evil.impl": "evil.FileSystem",
     "spark.hadoop.fs.s3a.aws.credentials.provider": "evil.Provider",
     "spark.something.that.is.new": "com.evil.Anything",
+    "spark.something.else.that.is.new": "evil.Anything",
+    "spark.hadoop.fs.s3a.custom.signers": "a:org.evil.Signer",
+    "spark.hadoop.hadoop.security.group.mapping": "Evil",
+    "spark.kryo.classesToRegister": "evil.Main",
+    "spark.hadoop.net.topology.script.file.name": "/tmp/evil.sh",
+    "spark.sql.catalog.spark_catalog": "Evil",
 }
 CATALOG = {
     "py-io-impl": "evil.FileIO",

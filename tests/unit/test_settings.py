@@ -461,3 +461,10 @@ def test_a_table_that_could_not_be_begun_is_refused() -> None:
     tables = [{"properties": {"format-version": "3"}}]
     sentence = refused({"streams": [{"topics": ["sensors"], "tables": tables}]})
     assert sentence.startswith("the setting `streams.0.tables.0.properties` should have format-version 1 or 2")
+
+
+@pytest.mark.parametrize("key", ["spark.driver.extraClassPath=/tmp/evil.jar:", "spark.a b", "spark.a\nspark.b", ""])
+def test_a_key_of_sparks_holds_no_other_setting(key: str) -> None:
+    """Spark's launcher reads the first `=` as the end of the key."""
+    with pytest.raises(ValueError, match="should have no key such as"):
+        SparkSettings(options={key: "x"})

@@ -269,7 +269,7 @@ def test_a_line_for_people_is_obeyed_by_no_terminal(capsys: pytest.CaptureFixtur
     try:
         int(attack)
     except ValueError:
-        logging.getLogger("py4j").exception("failed")
+        logging.getLogger("requests").exception("failed")
     said = capsys.readouterr().err
     assert said.count("OWNED") == 5
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & {*said}

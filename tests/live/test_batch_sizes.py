@@ -1,0 +1,67 @@
+"""Batches that became smaller grow again while the start goes on: nothing is read twice, and nothing is passed over."""
+
+import json
+from itertools import count, pairwise
+from time import sleep
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lakehouse_ingest import batch, stream
+from lakehouse_ingest.batch import Street
+from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.looking import Progress
+from lakehouse_ingest.records import Range
+from lakehouse_ingest.writers import iceberg
+from tests.services.flow import Told, is_proven
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic, produce
+
+pytestmark = pytest.mark.live
+
+RECORDS, FAILING = 40, 2
+
+
+def test_batches_grow_from_where_the_last_one_has_ended(
+    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a batch has landed before the stream's own thread has noticed that its query runs."""
+    calls = count()
+
+    def stage(*args: Any) -> None:
+        if next(calls) < FAILING:
+            raise TryAgain("the store is away")
+        iceberg.stage(*args)
+
+    def noticed_late(query: StreamingQuery) -> Progress:
+        sleep(1.0)
+        return Progress(query)
+
+    monkeypatch.setattr(batch, "stage", stage)
+    monkeypatch.setattr(stream, "Progress", noticed_late)
+    create_topic(bench.broker, topic)
+    produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
+    settings = bench.settings(topic, ledger={"batch_every": 0})
+    pipeline = bench.pipeline(settings)
+    told = Told.of(pipeline)
+    pipeline.run()
+    assert len(told.retries) == FAILING
+    rows = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
+    found = sorted((row["batch"], part["start"], part["end"]) for row in rows for part in row["partitions"])
+    # 40 records, 10, and 2: the first that lands. Each query may land more than one batch before it makes way.
+    assert found[0] == (0, 0, 2)
+    assert len(found) > 2
+    assert [each[0] for each in found] == [*range(len(found))]
+    assert all(before[2] == after[1] for before, after in pairwise(found))
+    assert bench.places(f"ns_{topic}.{topic}") == {(topic, 0, offset): 1 for offset in range(RECORDS)}
+    is_proven(settings)
+
+
+def test_a_batch_that_goes_back_is_refused() -> None:
+    street, at = cast("Street", SimpleNamespace(landed_to={("t", 0): 5})), ("t", 0)
+    with pytest.raises(TryAgain, match="begins before the end"):
+        Street._following(street, Range({at: 4}, {at: 9}))
+    following = Range({at: 5, ("t", 1): 0}, {at: 9, ("t", 1): 3})
+    assert Street._following(street, following) == following
