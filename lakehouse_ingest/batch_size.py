@@ -16,13 +16,17 @@ STEP = 4
 def of_start(record: Place, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
     """For the first batch of a start, by what the one before it has left in the batch record.
 
-    One that nothing waited for had nothing to land, and one that this start replaces may have been about to.
+    One that nothing waited for had nothing to land. One that this start has replaced did not fail: it might have landed
+    its first batch in a moment, or the next one, which would have been larger.
     """
     if record.mark is None:
         return most
     left = re.fullmatch(r"(\d{1,18})/(\d{1,18})", record.carried.get(f"{ledger.SIZE}{pipeline}", ""))
     size, waiting = (int(left[1]), int(left[2])) if left else (most, most)
-    if record.mark.token.batch < 0 and waiting and not replaces_replica:
+    has_landed = record.mark.token.batch >= 0
+    if has_landed and replaces_replica:
+        size = after_landing(size, most)
+    elif not has_landed and waiting and not replaces_replica:
         size = min(size, waiting) // STEP  # it took no more than was waiting, by and large
     return max(1, min(most, size))
 

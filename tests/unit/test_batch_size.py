@@ -64,3 +64,7 @@ class TestStartAfterALanding:
 
     def test_respects_a_smaller_setting(self) -> None:
         assert batch_size.of_start(left("1000000/24000", batch=7), "plant", 500) == 500
+
+    def test_begins_with_the_next_size_where_it_has_replaced_a_replica(self) -> None:
+        """Two replicas that replace each other after each batch would land batches of this size for ever."""
+        assert batch_size.of_start(left("1/24000", batch=0), "plant", MOST, replaces_replica=True) == batch_size.STEP
