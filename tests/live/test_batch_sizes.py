@@ -1,8 +1,7 @@
 """Batches that became smaller grow again while the start goes on: nothing is read twice, and nothing is passed over."""
 
 import json
-from itertools import count, pairwise
-from time import sleep
+from itertools import accumulate, count
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,13 +14,14 @@ from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.looking import Progress
 from lakehouse_ingest.records import Range
 from lakehouse_ingest.writers import iceberg
-from tests.services.flow import Told, is_proven
-from tests.services.ingesting import Bench
+from tests.services.flow import LANDING, Told, is_proven
+from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live
 
-RECORDS, FAILING = 40, 2
+RECORDS, FAILING, SIZES = 40, 2, (2, 8, 30)
 
 
 def test_batches_grow_from_where_the_last_one_has_ended(
@@ -36,25 +36,25 @@ def test_batches_grow_from_where_the_last_one_has_ended(
         iceberg.stage(*args)
 
     def noticed_late(query: StreamingQuery) -> Progress:
-        sleep(1.0)
+        before = pipeline.landed
+        until(lambda: pipeline.landed > before or len(told.retries) < FAILING or pipeline.stop.is_set(), LANDING)
         return Progress(query)
 
     monkeypatch.setattr(batch, "stage", stage)
     monkeypatch.setattr(stream, "Progress", noticed_late)
     create_topic(bench.broker, topic)
     produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
-    settings = bench.settings(topic, ledger={"batch_every": 0})
-    pipeline = bench.pipeline(settings)
+    settings = bench.settings(topic, stream={"every": "1h"}, ledger={"batch_every": 0})
+    pipeline = bench.pipeline(settings, drain=False)
     told = Told.of(pipeline)
-    pipeline.run()
+    with running(pipeline):
+        assert until(lambda: pipeline.landed >= len(SIZES), 2 * LANDING)
     assert len(told.retries) == FAILING
     rows = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
     found = sorted((row["batch"], part["start"], part["end"]) for row in rows for part in row["partitions"])
-    # 40 records, 10, and 2: the first that lands. Each query may land more than one batch before it makes way.
-    assert found[0] == (0, 0, 2)
-    assert len(found) > 2
-    assert [each[0] for each in found] == [*range(len(found))]
-    assert all(before[2] == after[1] for before, after in pairwise(found))
+    # 40 records and 10 did not land; 2 do, and then four times as many each time.
+    ends = [*accumulate(SIZES)]
+    assert found == [(number, end - size, end) for number, (size, end) in enumerate(zip(SIZES, ends, strict=True))]
     assert bench.places(f"ns_{topic}.{topic}") == {(topic, 0, offset): 1 for offset in range(RECORDS)}
     is_proven(settings)
 
