@@ -1,4 +1,4 @@
-"""The status page in a real Chromium: all of it, light and dark, on a desk and on a phone, with the keyboard alone."""
+"""The status page in a real Chromium: light and dark, on a desktop and on a phone, with the keyboard alone."""
 
 import os
 import random
@@ -253,7 +253,7 @@ def test_it_asks_nobody_but_us_and_says_when_nobody_answers(browser: Browser) ->
         browser.wait_for("verdict", "not ready")
         assert browser.run("return document.title").startswith("! ")
         assert "s: starting" in browser.text("reasons")
-        assert "nothing has landed yet" in browser.text("streams")
+        assert "no batch committed yet" in browser.text("streams")
         assert "None yet." in browser.text("batch")
         asked = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
         assert set(asked) == {f"{at}/status.json"}
