@@ -21,9 +21,9 @@ from pyiceberg.exceptions import CommitFailedException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.claim import any_free_port
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.claim import any_free_port
+from lakehouse_ingest.environment.spark_names import LAKE
 from tests.services.dice import Dice
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty, When
 from tests.services.feeding import BROKEN_EVERY, Feeder

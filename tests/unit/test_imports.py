@@ -202,7 +202,7 @@ def test_a_package_that_is_usable_alone_imports_none_of_the_others(package: str,
 
 
 @pytest.mark.parametrize(
-    ("package", "door"), [("catalog", "lakehouse_ingest.tables"), ("telemetry", "lakehouse_ingest.observing")]
+    ("package", "door"), [("catalog", "lakehouse_ingest.tables"), ("telemetry", "lakehouse_ingest.observe.watch")]
 )
 def test_a_package_has_one_door(package: str, door: str) -> None:
     importers = {name for name, tree in modules("lakehouse_ingest") if within(imports(tree), package)}
@@ -242,7 +242,7 @@ def test_a_package_is_importable_without_spark_and_without_the_others(package: s
 
 
 def test_asking_the_command_line_for_help_loads_no_spark() -> None:
-    program = "import sys, lakehouse_ingest.cli; sys.exit('pyspark' in sys.modules)"
+    program = "import sys, lakehouse_ingest.cli.app; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=False).returncode == 0
 
 
