@@ -251,8 +251,27 @@ class Stream:
             None if self.drain or lake.has_claimed else self.process,
             lambda place: self._expired(lake, place),
         )
-        still_the_same = partial(_refuse_others, source, identity)
-        return opening.street(self.street, self.transform, still_the_same, self._acknowledge(source))
+        opened = opening.opened()
+        return self.street(
+            name=self.name,
+            token=opened.token,
+            stream=self.stream,
+            lake=lake,
+            watch=self.watch,
+            source=opened.source,
+            settings_hash=opened.settings_hash,
+            checkpoint=opened.checkpoint,
+            start=opened.start,
+            record=opened.record,
+            dead=opened.dead,
+            tables=opened.tables,
+            held=opened.held,
+            still_the_same=partial(_refuse_others, source, identity),
+            acknowledge=self._acknowledge(source),
+            tidy=opening.tidy,
+            threads=threads,
+            transform=self.transform,
+        )
 
     def _batch(
         self, street: Street, source: Source, goal: Offsets | None, closing: Event, failures: list[BaseException]

@@ -18,7 +18,6 @@ from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.observe.watch import Watch
-from lakehouse_ingest.pipeline.batch import Street
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import replicas, shared_partitions, start_offsets
 from lakehouse_ingest.resume.already_landed import Held, Holder
@@ -28,7 +27,6 @@ from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import dead_letters, formats, routing
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import Column, Lake, Partition, Place, Registered, TableSpec, batch_size, newest_generation
 from lakehouse_ingest.tables.batch_log import BatchRecord, record_spec
 from lakehouse_ingest.tables.stream_tables import StreamTables, foretold
@@ -54,6 +52,21 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """What a start knows, and has in its hands, before its first batch."""
+
+    token: Token  # of the start; each batch replaces the batch's number
+    source: SourceIdentity
+    settings_hash: str
+    checkpoint: Path  # of all its queries; scratch
+    start: Offsets  # of its first query
+    record: BatchRecord
+    dead: Landing
+    tables: StreamTables
+    held: Held
+
+
+@dataclass(frozen=True)
 class Opening:
     """One start of one stream, until its street is open."""
 
@@ -70,13 +83,7 @@ class Opening:
     noted_as: replicas.Process | None  # for later starts to know us by; a start that ends by itself is none to wait for
     tidy: Callable[[Place], Place]  # expires old snapshots when they are many
 
-    def street(
-        self,
-        kind: type[Street],
-        transform: Transform | None,
-        still_the_same: Callable[[], None],
-        acknowledge: Callable[[Offsets], None],
-    ) -> Street:
+    def opened(self) -> Opened:
         routing.check(self.stream, self.spark)
         claim = self._claim(self._prepared())
         # Asked for only now: until it was shut out, an earlier writer may have gone on.
@@ -104,12 +111,8 @@ class Opening:
         record.started(token)
         # Older generations' marks as well: what is to be read again may stand there already.
         holders = self._holders(start_offsets.uncertain(everywhere, done, claim.ours), claim.heads)
-        return kind(
-            name=self.stream.known_as,
+        return Opened(
             token=token,
-            stream=self.stream,
-            lake=self.lake,
-            watch=self.watch,
             source=topics,
             settings_hash=mark.settings,
             checkpoint=self._checkpoint(claim.epoch),
@@ -118,11 +121,6 @@ class Opening:
             dead=Landing(places[self._dead], FileOptions()),
             tables=tables,
             held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
-            still_the_same=still_the_same,
-            acknowledge=acknowledge,
-            tidy=self.tidy,
-            threads=self.threads,
-            transform=transform,
         )
 
     # -- whose tables they are ----------------------------------------------------------------------------
