@@ -4,12 +4,11 @@ import os
 from pathlib import Path
 from threading import Event
 
-from lakehouse_ingest.cli.verbs.plan import foreseen
-from lakehouse_ingest.cli.verbs.run import opened
-from lakehouse_ingest.cli.verbs.status import Found, look
-from lakehouse_ingest.cli.verbs.verify import Verified, prove
 from lakehouse_ingest.environment.jars import jars_folder_from
 from lakehouse_ingest.environment.proxies import reach_this_machine
+from lakehouse_ingest.operations.status import Found, look
+from lakehouse_ingest.operations.verify.streams import Verified, prove
+from lakehouse_ingest.pipeline.assembly import foreseen, opened
 from lakehouse_ingest.pipeline.dry_run import Foresight
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.stages.transforms import Transform, set_aside

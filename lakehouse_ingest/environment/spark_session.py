@@ -25,8 +25,8 @@ from lakehouse_ingest.environment.proxies import java_properties, tell
 from lakehouse_ingest.environment.spark_errors import sentence
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.hiding import HIDDEN_KEYS
 from lakehouse_ingest.settings import SparkSettings
+from lakehouse_ingest.settings.secret_words import HIDDEN_KEYS
 from lakehouse_ingest.settings.spark_options import CATALOG, RELIED_ON
 
 STOP_S = 10.0

@@ -15,12 +15,12 @@ import structlog
 
 import telemetry
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
-from lakehouse_ingest.hiding import secrets_of
 from lakehouse_ingest.observe import span_names
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.recent_activity import History, Told
 from lakehouse_ingest.printable import all_printable
 from lakehouse_ingest.settings import HealthSettings, Settings
+from lakehouse_ingest.settings.secret_words import secrets_of
 from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
 __all__ = ["Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]

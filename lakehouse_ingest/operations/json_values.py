@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_ingest.schema.types import are_names
+from lakehouse_ingest.schema.column_types import are_names
 
 
 class _Written(Decimal):

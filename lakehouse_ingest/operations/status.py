@@ -1,14 +1,21 @@
 """How far a stream has come, from nothing but what the tables, the batch record and the broker say."""
 
+import dataclasses
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import marks as ledger
 from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources.open_transactions import uncommitted
 from lakehouse_ingest.tables import Lake, TableState, newest_generation
+from lakehouse_ingest.tables.catalog_address import catalog_at
+from lakehouse_ingest.tables.clients import connection_of
 
 RECENT = dt.timedelta(minutes=1)  # before the record's newest row: so far back the last batch is looked for
 DAY = dt.timedelta(days=1)  # likewise, where other streams have written since, and more than the record keeps
@@ -136,3 +143,37 @@ def _batch(row: Mapping[str, Any]) -> BatchStanding:
         dict(row["reasons"] or ()),
         row["note"],
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """One stream, and why its lag is not known."""
+
+    name: str
+    standing: StreamStanding | None
+    silent: str = ""  # what keeps the broker from answering
+
+
+def look(settings: Settings, jars: Path | None = None) -> list[Found]:
+    with catalog_at(settings, jars) as uri:
+        return of_streams(settings, uri)
+
+
+def of_streams(settings: Settings, uri: str) -> list[Found]:
+    return [_found(settings, stream, uri) for stream in settings.streams]
+
+
+def _found(settings: Settings, stream: StreamSettings, uri: str) -> Found:
+    identity = settings.identity_of(stream)
+    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    record = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
+    ends: Offsets | None = None
+    high: Offsets = {}
+    silent = ""
+    try:
+        source = sources.of_stream(settings.source, stream)
+        _, high = source.bounds()  # before the ends: what is written meanwhile waits for no transaction
+        ends = source.ends()
+    except LakehouseError as failure:
+        silent = str(failure)
+    return Found(stream.known_as, standing(lake, identity, record, ends, high, settings.ledger.batch_every), silent)

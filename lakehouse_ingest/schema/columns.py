@@ -11,8 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import FAULT, RECORD, RESCUED, ROUTE, SOURCE
+from lakehouse_ingest.schema.column_types import (
+    OTHER_NAMES,
+    PLAIN,
+    RANGES,
+    is_decimal,
+    is_nested,
+    to_spark,
+    width,
+    within,
+)
 from lakehouse_ingest.schema.names import told_apart
-from lakehouse_ingest.schema.types import OTHER_NAMES, PLAIN, RANGES, is_decimal, is_nested, to_spark, width, within
 
 EVENT_TIME = "event_time"
 # The first is in every table, the second where a contract asks; the others go beside the columns to the landing.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pyspark.sql import types as T
 
 from catalog import Contract, Rule
+from lakehouse_ingest.schema.column_types import spark_type, to_iceberg
 from lakehouse_ingest.schema.columns import Aside, TablePlan
-from lakehouse_ingest.schema.types import spark_type, to_iceberg
 from lakehouse_ingest.settings import TableSettings
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from catalog import Add, TableState, bare
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.records import RESCUED, SOURCE
+from lakehouse_ingest.schema.column_types import QUOTED, is_written
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared, from_table
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.schema.declared import FIELD, GUESSED, UNIT, event_time_field, plan_from_settings, spec
 from lakehouse_ingest.schema.layout import derived_of
-from lakehouse_ingest.schema.types import QUOTED, is_written
 from lakehouse_ingest.settings import TableSettings
 
 

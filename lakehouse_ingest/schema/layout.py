@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from catalog import Partition, Sort, TableState, same_partitions
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.schema.column_types import QUOTED
 from lakehouse_ingest.schema.columns import EVENT_TIME, TablePlan
-from lakehouse_ingest.schema.types import QUOTED
 from lakehouse_ingest.settings import TableSettings
 
 TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as directories in Hive's way have them

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.schema.column_types import to_iceberg
 from lakehouse_ingest.schema.columns import ELEMENT, EVENT_TIME, ColumnPlan, Refused, TablePlan, declared, named
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.schema.declared import (
@@ -18,7 +19,6 @@ from lakehouse_ingest.schema.layout import (
     derived_of,
     partition_names,
 )
-from lakehouse_ingest.schema.types import to_iceberg
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.stages.shaping import unit_of

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from lakehouse_ingest.schema.column_types import are_names, to_iceberg, width
 from lakehouse_ingest.schema.columns import (
     EVENT_TIME,
     MEETS,
@@ -16,7 +17,6 @@ from lakehouse_ingest.schema.columns import (
     TablePlan,
 )
 from lakehouse_ingest.schema.contract import contract_of
-from lakehouse_ingest.schema.types import are_names, to_iceberg, width
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.tables import Column, Contract, Rule

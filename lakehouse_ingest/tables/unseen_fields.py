@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.records import FAULT
+from lakehouse_ingest.schema.column_types import in_common, spark_type, to_iceberg
 from lakehouse_ingest.schema.columns import ELEMENT, HINTED, VALUE, ColumnPlan, Refused
-from lakehouse_ingest.schema.types import in_common, spark_type, to_iceberg
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format, infer
 

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.records import DATA, FAULT
+from lakehouse_ingest.schema.column_types import MOST_DIGITS, spark_type
 from lakehouse_ingest.schema.columns import ELEMENT, EVENT_TIME, VALUE, TablePlan
 from lakehouse_ingest.schema.contract import contract_of
-from lakehouse_ingest.schema.types import MOST_DIGITS, spark_type
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.tables import Evolution, Relax, Widen

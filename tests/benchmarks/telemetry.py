@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from lakehouse_ingest.cli.verbs.run import Running, opened
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.assembly import Running, opened
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of

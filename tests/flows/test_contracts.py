@@ -17,11 +17,11 @@ from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.operations.json_values import fitted, holds, parts_of, value_of
 from lakehouse_ingest.pipeline.split_by_table import _decoded
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
+from lakehouse_ingest.schema.column_types import to_iceberg
 from lakehouse_ingest.schema.columns import TOO_MANY, TOO_MANY_NEW, ColumnPlan, Refused, TablePlan
 from lakehouse_ingest.schema.contract import aside_of, has_beyond
 from lakehouse_ingest.schema.declared import spec
 from lakehouse_ingest.schema.existing import plan_that_stands
-from lakehouse_ingest.schema.types import to_iceberg
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import infer, json_object
 from lakehouse_ingest.stages.shaping import shape

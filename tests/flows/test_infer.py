@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from catalog import canonical
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
+from lakehouse_ingest.schema.column_types import to_iceberg, to_spark, width
 from lakehouse_ingest.schema.columns import (
     EVENT_TIME,
     HINTED,
@@ -33,7 +34,6 @@ from lakehouse_ingest.schema.columns import (
 from lakehouse_ingest.schema.declared import plan_from_settings, spec
 from lakehouse_ingest.schema.existing import plan_from_table
 from lakehouse_ingest.schema.names import readable
-from lakehouse_ingest.schema.types import to_iceberg, to_spark, width
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import infer, json_object
 from lakehouse_ingest.stages.shaping import shape

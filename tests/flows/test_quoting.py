@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.pipeline.dry_run import _value
-from lakehouse_ingest.schema.types import spark_type, to_spark
+from lakehouse_ingest.schema.column_types import spark_type, to_spark
 from lakehouse_ingest.tables import Partition
 
 ODD = ["a`b", "`; DROP TABLE x; --", "{0}", "%s", "'", '"', "$a", "é `{}`"]

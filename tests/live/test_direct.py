@@ -9,10 +9,10 @@ import pytest
 from catalog import append_rows, connect
 from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files
-from lakehouse_ingest.cli.verbs.verify import prove
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
 from lakehouse_ingest.ledger.marks import FENCE, PREFIX, Mark, to_summary
 from lakehouse_ingest.operations.verify.findings import PROVEN
+from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Lake, Place, TableSpec

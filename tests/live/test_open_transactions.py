@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.cli.verbs.status import look
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.operations.status import look
 from lakehouse_ingest.pipeline.sampler import Looks, Progress
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.stages.sources.open_transactions import HANGS_S

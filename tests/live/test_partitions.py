@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakehouse_ingest.cli.verbs.verify import prove
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.operations.verify.findings import PROVEN
+from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.live.test_ledger import events, offsets

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest.cli.verbs.verify import prove, tell
+from lakehouse_ingest.operations.verify.streams import prove, tell
 from lakehouse_ingest.pipeline import batch
 from lakehouse_ingest.stages.sources import of_stream
 from telemetry import INSTRUMENTS, Answer, Pages

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakehouse_ingest.cli.verbs.status import look
+from lakehouse_ingest.operations.status import look
 from tests.live.test_ledger import events
 from tests.services.command import Command
 from tests.services.doors import as_flags

@@ -19,13 +19,13 @@ from pyiceberg.table import Table
 
 from lakehouse_ingest.cli.verbs import verify as command_verify
 from lakehouse_ingest.cli.verbs.recover import recover
-from lakehouse_ingest.cli.verbs.verify import prove
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.operations.verify import offset_sets, proof, recorded_batches
 from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
 from lakehouse_ingest.operations.verify.row_scan import Recount, Window
+from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import Choice, SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources import of_stream

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Self, cast
 
-from lakehouse_ingest.cli.verbs.verify import prove
 from lakehouse_ingest.operations.verify.findings import PROVEN
+from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from tests.services.doors import in_settings

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.cli.verbs.run import refuse_early
 from lakehouse_ingest.environment import storage
 from lakehouse_ingest.environment.storage.local_files import LocalFiles
 from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
+from lakehouse_ingest.pipeline.assembly import refuse_early
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, load_settings
 from lakehouse_ingest.stages import formats, sources
 from lakehouse_ingest.stages.formats import json_object

@@ -14,8 +14,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from lakehouse_ingest.cli.verbs.status import reached
-from lakehouse_ingest.cli.verbs.verify import known_as, listed, recounted
+from lakehouse_ingest.cli.printing import listed
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.operations.verify.acknowledged import MOST, Part, Parts, fewer, narrowed, total
@@ -23,9 +22,11 @@ from lakehouse_ingest.operations.verify.findings import Kind
 from lakehouse_ingest.operations.verify.offset_sets import Run
 from lakehouse_ingest.operations.verify.proof import Recounted
 from lakehouse_ingest.operations.verify.recorded_batches import landed_in
+from lakehouse_ingest.operations.verify.streams import recounted
 from lakehouse_ingest.records import Token, TopicPartition
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.tables import Lake, batch_log
+from lakehouse_ingest.tables.catalog_address import catalog_at
 
 UNANSWERED = 3
 SHOWN = 20  # ranges; all of them are in the JSON
@@ -62,7 +63,7 @@ def acknowledge(
     wanted, why = _ranges(offsets), " ".join(reason.split())
     if yes and not why:
         raise SettingsRefused("--yes needs a --reason: whoever reads the batch record later has to know why")
-    with reached(settings, jars) as uri:
+    with catalog_at(settings, jars) as uri:
         found = [_looked(settings, stream, uri, only, wanted) for stream in settings.streams]
         for each in found if yes else ():
             _carry_out(each, why)
@@ -89,7 +90,7 @@ def _ranges(offsets: Sequence[str]) -> Wanted:
 
 def _looked(settings: Settings, stream: StreamSettings, uri: str, only: str | None, wanted: Wanted) -> Stood:
     lake, found = recounted(settings, stream, uri)
-    stood = Stood(known_as(stream), lake, f"{settings.catalog.namespace}.{settings.ledger.batch_table}", found)
+    stood = Stood(stream.known_as, lake, f"{settings.catalog.namespace}.{settings.ledger.batch_table}", found)
     if found is None or not found.verdict.lost:
         return stood
     meant = narrowed(found.lost, wanted) if wanted else found.lost

@@ -13,7 +13,6 @@ from typing import Any
 
 from rich.text import Text
 
-from lakehouse_ingest.cli.verbs.status import reached
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged
 from lakehouse_ingest.operations.adopt import Origin, checkpoint, given, groups
@@ -29,6 +28,7 @@ from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import Lake, Registered, TableState
 from lakehouse_ingest.tables.batch_log import record_spec
+from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
 UNANSWERED = 3
@@ -122,7 +122,7 @@ def adopt(
     if "" in vars(origin).values():
         raise SettingsRefused(f"{origin.named[0]} is empty: give the name")
     console = Terminal(soft_wrap=True)
-    with reached(settings, jars) as uri:
+    with catalog_at(settings, jars) as uri:
         if not origin.named:
             _tell_traces(console, settings, uri, as_json=as_json)
             return UNANSWERED

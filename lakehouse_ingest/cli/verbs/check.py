@@ -18,8 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from rich.text import Text
 
-from lakehouse_ingest.cli.verbs.run import refuse_early
-from lakehouse_ingest.cli.verbs.status import reached_or_empty
 from lakehouse_ingest.environment import storage
 from lakehouse_ingest.environment.jars import ensure
 from lakehouse_ingest.environment.java import find_java, version
@@ -29,10 +27,12 @@ from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, TryAgain, fitted
+from lakehouse_ingest.pipeline.assembly import refuse_early
 from lakehouse_ingest.settings import CatalogSettings, Loaded, Settings, StreamSettings
 from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables.catalog_address import address_or_empty
 from lakehouse_ingest.tables.clients import connection_of, spark_properties
 from lakehouse_ingest.tables.stream_tables import foretold
 
@@ -138,7 +138,7 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
     told = settings.catalog
     if not told.uri:
         _refuse_where_nothing_can_be_made(told.path)
-    told = stack.enter_context(reached_or_empty(settings, jars))
+    told = stack.enter_context(address_or_empty(settings, jars))
     uri = told.uri or ""
     lake = Lake(connection_of(told, settings.s3, uri), settings.name, told.publish, create=told.create)
     namespace = told.namespace

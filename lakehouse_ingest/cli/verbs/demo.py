@@ -24,7 +24,6 @@ from lakehouse_ingest.cli.demo.plant import Plant, create_topic
 from lakehouse_ingest.cli.demo.proof import Run
 from lakehouse_ingest.cli.demo.reading_back import ALARMS, BATCHES, NAMESPACE, TOPIC, read_back
 from lakehouse_ingest.cli.demo.screen import Counts, Screen, Told
-from lakehouse_ingest.cli.verbs.run import Running, opened
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.embedded.server import Server
@@ -34,6 +33,7 @@ from lakehouse_ingest.environment.signals import stopping
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.pipeline.assembly import Running, opened
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.stages.sources import Source, of_stream

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from lakehouse_ingest.cli.verbs.status import reached
 from lakehouse_ingest.environment.terminal import say
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake, LiveFile
+from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
 DATA = "data"
@@ -27,7 +27,7 @@ def files(
     the end: whoever lists all has those of the others by then."""
     if snapshot is not None and table is None:
         raise SettingsRefused("a snapshot is one of a single table: name the table")
-    with reached(settings, jars) as uri:
+    with catalog_at(settings, jars) as uri:
         lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
         namespace = settings.catalog.namespace
         names = lake.names_in(namespace) if table is None else [table if "." in table else f"{namespace}.{table}"]

@@ -2,22 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, current_thread, main_thread
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lakehouse_ingest.cli.verbs.run import opened
-from lakehouse_ingest.cli.verbs.status import reached_or_empty
-from lakehouse_ingest.environment.signals import stopping
 from lakehouse_ingest.environment.terminal import Terminal, say
-from lakehouse_ingest.pipeline.dry_run import Foresight, Outlook, foresee, is_changed, properties_of
-from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
+from lakehouse_ingest.pipeline.assembly import foreseen
+from lakehouse_ingest.pipeline.dry_run import Foresight, Outlook, is_changed, properties_of
+from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
-from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import Column, Foreseen
 
 WOULD_CHANGE = 7
@@ -42,56 +37,9 @@ def plan(
     return code_of(found)
 
 
-def foreseen(
-    settings: Settings,
-    sample: int | None,
-    jars: Path | None = None,
-    *,
-    accept_changes: bool = False,
-    allow_code: bool = False,
-    transform: Transform | None = None,
-) -> Foresight:
-    with (
-        reached_or_empty(settings, jars) as catalog,
-        opened(
-            _unheard(settings, catalog),
-            jars=jars,
-            accept_changes=accept_changes,
-            allow_code=allow_code,
-            transform=transform,
-        ) as running,
-        _interruptible(running.stop),
-    ):
-        return foresee(running.pipeline, sample)
-
-
-@contextmanager
-def _interruptible(stop: Event) -> Iterator[None]:
-    """Ctrl-C ends it in order; what has been seen by then is no outlook, nor is an error of what was interrupted."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    with stopping(stop):
-        yield
-    if stop.is_set():
-        raise KeyboardInterrupt
-
-
 def code_of(found: Foresight) -> int:
     refused = next((each.refusal for each in found.streams if each.refusal), None)
     return refused.exit_code if refused else WOULD_CHANGE if found.changed else 0
-
-
-def _unheard(settings: Settings, catalog: CatalogSettings) -> Settings:
-    """The same to the pipeline; nobody else is told anything of what has not happened."""
-    return settings.model_copy(
-        update={
-            "catalog": catalog,
-            "telemetry": TelemetrySettings(),
-            "health": HealthSettings(),
-            "log": settings.log.model_copy(update={"level": "error"}),
-        }
-    )
 
 
 # -- for people -------------------------------------------------------------------------------------------

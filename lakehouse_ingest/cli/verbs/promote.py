@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_ingest.cli.verbs.status import reached
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.operations.json_values import (
@@ -32,6 +31,7 @@ from lakehouse_ingest.schema.columns import ColumnPlan, declared, from_table
 from lakehouse_ingest.schema.names import told_apart
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, Lake, TableState, arrow_type, fields_of
+from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
 ROUNDS = 5  # looks for what was set aside while we wrote
@@ -75,7 +75,7 @@ def promote(
     """The exit code: always 0; what is wrong is raised."""
     if not (table and name):
         raise SettingsRefused("--table and --field each need a name")
-    with reached(settings, jars) as uri:
+    with catalog_at(settings, jars) as uri:
         connection = connection_of(settings.catalog, settings.s3, uri)
         lake = Lake(connection, settings.identity_of(settings.streams[0]), settings.catalog.publish)
         full = table if "." in table else f"{settings.catalog.namespace}.{table}"

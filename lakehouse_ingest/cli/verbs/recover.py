@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.text import Text
 
-from lakehouse_ingest.cli.verbs.status import reached
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.errors import SettingsRefused, fitted
 from lakehouse_ingest.ledger import marks as ledger
@@ -26,6 +25,7 @@ from lakehouse_ingest.resume.start_offsets import complete
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.tables import Lake, Place, Registered, newest_generation
+from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
 UNANSWERED = 3
@@ -66,7 +66,7 @@ def recover(
 ) -> int:
     """The exit code: whether something is still to be answered."""
     console = Terminal(soft_wrap=True)
-    with reached(settings, jars) as uri:
+    with catalog_at(settings, jars) as uri:
         found = [_looked(settings, stream, uri) for stream in settings.streams]
         _refuse_others(found, only)
         chosen = [(each, _chosen(each, choice, only)) for each in found] if choice else []

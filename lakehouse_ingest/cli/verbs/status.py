@@ -5,7 +5,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,34 +14,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.environment.embedded.catalog import is_warehouse
-from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.environment.terminal import Terminal, say
-from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
-from lakehouse_ingest.operations.status import BatchStanding, PartitionStanding, StreamStanding, standing
-from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.settings import CatalogSettings, Settings, StreamSettings
+from lakehouse_ingest.operations.status import BatchStanding, Found, PartitionStanding, StreamStanding, of_streams
+from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.settings.values import without_login
-from lakehouse_ingest.stages import sources
-from lakehouse_ingest.tables import Lake
-from lakehouse_ingest.tables.clients import connection_of, embedded, refuse_what_is_no_rest_catalog
+from lakehouse_ingest.tables.catalog_address import catalog_at
 
 WATCH_S = 2.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """One stream, and why its lag is not known."""
-
-    name: str
-    standing: StreamStanding | None
-    silent: str = ""  # what keeps the broker from answering
-
-
 def status(settings: Settings, *, jars: Path | None = None, as_json: bool = False, watch: bool = False) -> None:
-    with reached(settings, jars, serve=not watch) as uri:
+    with catalog_at(settings, jars, serve=not watch) as uri:
         if as_json:
-            say(json.dumps([_as_plain(each) for each in _all(settings, uri)], indent=2, default=_written))
+            say(json.dumps([_as_plain(each) for each in of_streams(settings, uri)], indent=2, default=_written))
         elif watch:
             with (
                 Live(_shown(settings, uri), console=Terminal(), auto_refresh=False) as live,
@@ -54,82 +39,12 @@ def status(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
             Terminal().print(_shown(settings, uri))
 
 
-def look(settings: Settings, jars: Path | None = None) -> list[Found]:
-    with reached(settings, jars) as uri:
-        return _all(settings, uri)
-
-
-@contextmanager
-def reached(settings: Settings, jars: Path | None, *, make: bool = False, serve: bool = True) -> Iterator[str]:
-    """The catalog of the settings: where it is, or the embedded one, served by whoever has it or by us meanwhile."""
-    refuse_what_is_no_rest_catalog(settings.catalog)
-    if settings.catalog.uri:
-        yield settings.catalog.uri
-        return
-    if not (make or is_warehouse(settings.catalog.path)):
-        raise SettingsRefused(
-            f"`catalog.path` is {settings.catalog.path}, where no warehouse is: nothing has been ingested into it yet"
-        )
-    catalog = embedded(settings.catalog, settings.s3, jars)
-    if served := catalog.served:
-        yield served
-        return
-    if not serve:  # for as long as somebody looks on, no pipeline could begin
-        raise TryAgain(f"nobody serves the warehouse {settings.catalog.path} now; look at it without --watch")
-    try:
-        uri = catalog.start(passing=True)
-    except (SettingsRefused, TryAgain):
-        if not (served := catalog.served):
-            raise
-        yield served  # by whoever has just begun to
-        return
-    try:
-        yield uri
-    finally:
-        catalog.stop()
-
-
-@contextmanager
-def reached_or_empty(settings: Settings, jars: Path | None) -> Iterator[CatalogSettings]:
-    """With its address; where there is no warehouse yet, an empty one elsewhere: not even its folder is made.
-
-    What somebody makes there meanwhile is theirs.
-    """
-    with scratch_folder() as folder:
-        if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):
-            empty = settings.catalog.model_copy(update={"path": folder})
-            settings = settings.model_copy(update={"catalog": empty})
-        with reached(settings, jars, make=True) as uri:
-            yield settings.catalog.model_copy(update={"uri": uri})
-
-
-def _all(settings: Settings, uri: str) -> list[Found]:
-    return [_found(settings, stream, uri) for stream in settings.streams]
-
-
-def _found(settings: Settings, stream: StreamSettings, uri: str) -> Found:
-    identity = settings.identity_of(stream)
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
-    record = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
-    ends: Offsets | None = None
-    high: Offsets = {}
-    silent = ""
-    try:
-        source = sources.of_stream(settings.source, stream)
-        _, high = source.bounds()  # before the ends: what is written meanwhile waits for no transaction
-        ends = source.ends()
-    except LakehouseError as failure:
-        silent = str(failure)
-    name = stream.name or stream.topic_pattern or ", ".join(stream.topics)
-    return Found(name, standing(lake, identity, record, ends, high, settings.ledger.batch_every), silent)
-
-
 # -- for people -------------------------------------------------------------------------------------------
 
 
 def _shown(settings: Settings, uri: str) -> RenderableType:
     where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-    return Group(where, *(part for each in _all(settings, uri) for part in _of_stream(each)))
+    return Group(where, *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
 
 
 def _of_stream(found: Found) -> Iterator[RenderableType]:

@@ -34,8 +34,8 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.environment.spark_names import quoted
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
+from lakehouse_ingest.schema.column_types import DEEPEST
 from lakehouse_ingest.schema.columns import ColumnPlan, Refused
-from lakehouse_ingest.schema.types import DEEPEST
 from lakehouse_ingest.stages.faults import faulty, misfit_told, worded
 from lakehouse_ingest.stages.shaping import USUAL_SHARE, is_date, is_time
 
