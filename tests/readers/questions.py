@@ -21,7 +21,7 @@ NULLS = 3  # the row of `nested` that holds nothing
 @dataclass(frozen=True)
 class Question:
     name: str
-    asked: str  # in the words of the README
+    asked: str  # in the words of the page
     table: str
     columns: Sequence[str]
     wanted: Rows
