@@ -106,7 +106,9 @@ def test_targets_of_make_of_a_page_exist(page: Page) -> None:
 
 def test_a_command_line_that_does_not_exist_is_found(tmp_path: Path) -> None:
     page = Page(tmp_path / "page.md")
-    page.path.write_text("`lakehouse-ingest validate`\n```console\n$ X=1 lakehouse-ingest run --topic a && make it\n```\n")
+    page.path.write_text(
+        "`lakehouse-ingest validate`\n```console\n$ X=1 lakehouse-ingest run --topic a && make it\n```\n"
+    )
     assert [refusal(words) for words in page.commands("lakehouse-ingest")] == [
         "lakehouse-ingest run has no option --topic",
         "lakehouse-ingest has no verb validate",

@@ -50,7 +50,9 @@ def test_links_of_a_page_lead_somewhere(page: Page) -> None:
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = Page(tmp_path / "page.md")
-    page.path.write_text("# One `two`, three\n[a](#one-two-three) [b](#four) [c](gone.md) [d](https://example.com/gone)")
+    page.path.write_text(
+        "# One `two`, three\n[a](#one-two-three) [b](#four) [c](gone.md) [d](https://example.com/gone)"
+    )
     assert page.anchors == {"one-two-three"}
     assert page.links == ["#one-two-three", "#four", "gone.md"]
 

@@ -1,4 +1,4 @@
-"""The page of limits prints the matrix that was kept last, and the matrix is of the questions and readers that there are."""
+"""The page prints the matrix that was kept last, and the matrix is of the questions and readers that there are."""
 
 from tests.readers.matrix import PAGE, Matrix, in_page, kept, shown
 from tests.readers.reading import READERS
