@@ -94,14 +94,36 @@ def refusal(words: list[str]) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_command_lines_of_a_page_exist(page: Page) -> None:
-    assert [found for words in page.commands("lakehouse-ingest") if (found := refusal(words))] == []
+    refused = [found for words in page.commands("lakehouse-ingest") if (found := refusal(words))]
+    assert not refused, f"{page.name}: {'; '.join(refused)}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_targets_of_make_of_a_page_exist(page: Page) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = {word for words in page.commands("make") for word in words if re.fullmatch(r"[a-z][\w-]*", word)}
-    assert named - targets == set()
+    assert named <= targets, f"{page.name}: make has no target {', '.join(sorted(named - targets))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_that_a_page_names_exist(page: Page) -> None:
+    """By their whole name. What else looks like one is of `catalog`, of a span, of Spark, or a file's name."""
+    known = {entry.name for entry in reference.entries()}
+    sections = {name.partition(".")[0] for name in known if "." in name}
+    named = {name for name in page.in_line if re.fullmatch(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+", name)}
+    settings = {name for name in named if name.partition(".")[0] in sections and not of_others(name)}
+    assert settings <= known, f"{page.name}: there is no setting {', '.join(sorted(settings - known))}"
+
+
+def of_others(name: str) -> bool:
+    first, _, rest = name.partition(".")
+    return (
+        (ROOT / name.replace(".", "/")).with_suffix(".py").exists()
+        or (first == "catalog" and hasattr(catalog, rest))
+        or (first in {"source", "sink"} and rest in {"connect", "read", "close", "flush"})
+        or (first == "spark" and name not in {"spark.master", "spark.memory", "spark.options"})
+        or name.endswith((".json", ".toml", ".py", ".md", ".db", ".exporters"))
+    )
 
 
 def test_a_command_line_that_does_not_exist_is_found(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ PAGES = pages()
 README, GLOSSARY = Page(ROOT / "README.md"), Page(ROOT / "docs" / "concepts" / "glossary.md")
 PROOFS = Page(ROOT / "docs" / "development" / "proofs.md")
 LONGEST = 200  # lines of the README
+WIDEST = 135  # characters of a line
 # By the glossary's retired word, how it is found in prose. Some are retired in one meaning only.
 RETIRED = {
     "land (as a verb), landing": r"lands?|landings?",
@@ -45,7 +46,8 @@ def broken(link: str, page: Page) -> bool:
 
 @a_page
 def test_links_of_a_page_lead_somewhere(page: Page) -> None:
-    assert [link for link in page.links if broken(link, page)] == []
+    nowhere = [link for link in page.links if broken(link, page)]
+    assert not nowhere, f"{page.name} leads nowhere: {', '.join(nowhere)}"
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
@@ -76,11 +78,13 @@ def test_tests_that_a_page_names_exist(page: Page) -> None:
 def test_every_promise_names_its_test() -> None:
     rows = [line for line in PROOFS.text.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
     assert len(rows) > 60
-    assert [row for row in rows if not re.search(r"\btests/\w+", row)] == []
+    unproven = [row for row in rows if not re.search(r"\btests/\w+", row)]
+    assert not unproven, f"{PROOFS.name} names no test: {unproven[0]}"
     promised = README.text.partition("## What is promised")[2].partition("\n## ")[0]
     items = re.findall(r"^\d+\. (.*?)(?=^\d+\. |\n\n)", promised, re.DOTALL | re.MULTILINE)
     assert len(items) == 10
-    assert [item for item in items if not re.search(r"\]\(tests/\w+/test_\w+\.py\)", item)] == []
+    unproven = [item for item in items if not re.search(r"\]\(tests/\w+/test_\w+\.py\)", item)]
+    assert not unproven, f"{README.name} names no test: {unproven[0]}"
 
 
 def test_the_readme_is_short_and_says_first_what_keeps_somebody_from_using_it() -> None:
@@ -99,12 +103,13 @@ def test_every_retired_word_is_looked_for() -> None:
 @a_page
 def test_a_page_uses_no_retired_word(page: Page) -> None:
     prose = page.prose.partition("## Words that we gave up")[0] if page == GLOSSARY else page.prose
-    found = re.compile(rf"\b(?:{'|'.join(RETIRED.values())})\b", re.IGNORECASE)
-    assert [" ".join(each.split()) for each in found.findall(prose)] == []
+    retired = re.findall(rf"\b(?:{'|'.join(RETIRED.values())})\b", " ".join(prose.split()), re.IGNORECASE)
+    assert not retired, f"{page.name} uses words that {GLOSSARY.name} has retired: {', '.join(retired)}"
 
 
 @a_page
 def test_a_page_keeps_within_its_width(page: Page) -> None:
     """But for rows of tables and for what a program has printed."""
     prose = re.sub(r"^```.*?^```", "", page.text, flags=re.DOTALL | re.MULTILINE)
-    assert [line for line in prose.splitlines() if len(line) > 135 and not line.startswith("|")] == []
+    long = [line for line in prose.splitlines() if len(line) > WIDEST and not line.startswith("|")]
+    assert not long, f"{page.name} has a line of {len(long[0])} characters: {long[0]}"
