@@ -1,4 +1,4 @@
-"""The pages that people read, and what is in them: blocks, commands, links, headings."""
+"""The pages that people read, and what is in them: blocks, commands, links, tests."""
 
 import re
 import shlex
@@ -12,7 +12,6 @@ TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 IN_LINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 TEST = re.compile(r"\b(tests/[\w/]*\w(?:\.py)?)((?:::\w+)*)")
 # What a shell takes for the end of a command; behind it another one may begin.
 BETWEEN = {"&&", "||", "|", ";", "&"}
@@ -31,11 +30,6 @@ class Page:
     def text(self) -> str:
         return self.path.read_text(encoding="utf-8")
 
-    @cached_property
-    def prose(self) -> str:
-        """Without blocks and without code in a line."""
-        return IN_LINE.sub("", FENCED.sub("", self.text))
-
     @property
     def in_line(self) -> list[str]:
         return [" ".join(each.split()) for each in IN_LINE.findall(FENCED.sub("", self.text))]
@@ -48,12 +42,6 @@ class Page:
         """Those to other places of this repository."""
         found = LINK.findall(FENCED.sub("", self.text))
         return [each for each in found if not re.match(r"[a-z]+:", each)]
-
-    @property
-    def anchors(self) -> set[str]:
-        """As GitHub makes them of headings."""
-        plain = (re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", each) for each in HEADING.findall(FENCED.sub("", self.text)))
-        return {re.sub(r"[^\w\- ]", "", each.strip().lower()).replace(" ", "-") for each in plain}
 
     @property
     def tests(self) -> list[tuple[str, list[str]]]:
