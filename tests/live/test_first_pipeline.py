@@ -32,7 +32,6 @@ SAVED = re.compile(r"[Ss]ave\s+this\s+as\s+`([\w.-]+)`")
 ENDS = {"plan": {0, 7}}  # verb: exit codes that are none of a failure
 # What differs from run to run and from machine to machine, each with what stands for it.
 VARIES = (
-    (r"\x1b\[[0-9;?]*[a-zA-Z]", ""),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*Z?", "TIME"),
     (r"\b\d{4}-\d\d-\d\d\b", "DAY"),
     (r"(?:https?://)?(?:127\.0\.0\.1|localhost):\d+", "ADDRESS"),
@@ -132,7 +131,13 @@ def _on_a_terminal(words: list[str], folder: Path, environment: dict[str, str]) 
             while some := os.read(ours, 65536):
                 said += some
         os.close(ours)
-        return running.wait(PATIENCE_S), said.decode().replace("\r\n", "\n").replace("\r", "\n")
+        return running.wait(PATIENCE_S), _lines(said.decode())
+
+
+def _lines(said: str) -> str:
+    """Without colours, and with a line of its own for each state of one that is drawn again and again."""
+    said = re.sub(r"\x1b\[\d*[AGJK]|\r", "\n", said.replace("\r\n", "\n"))
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
 
 
 def _commands(body: str) -> Iterator[tuple[str, list[str]]]:
