@@ -28,6 +28,7 @@ GUIDE = Page(ROOT / "docs" / "get-started" / "your-first-pipeline.md")
 PATIENCE_S = 180.0
 COLUMNS = 110  # of the terminal
 BROKER, CATALOG = "localhost:9092", "http://localhost:8181"
+OF_OURS = re.compile(r"LAKEHOUSE_INGEST_(?!JARS$)")
 SAVED = re.compile(r"[Ss]ave\s+this\s+as\s+`([\w.-]+)`")
 ENDS = {"plan": {0, 7}}  # verb: exit codes that are none of a failure
 # What differs from run to run and from machine to machine, each with what stands for it.
@@ -39,6 +40,7 @@ VARIES = (
     (r"\bcluster [\w-]{22}", "cluster ID"),
     (r"\bpid=\d+", "pid=N"),
     (r"\bJava \d+", "Java N"),
+    (r"\b[\d.,]+ ?(?:s|m|min|h) ago", "AGO"),
     (r"\b\d+(?:\.\d+)?(?= s\b)", "N"),
     (r"\b(duration_s|freshness_s)=[\d.]+", r"\1=N"),
     (r"\b[\d.]+ KiB", "SIZE"),
@@ -57,7 +59,7 @@ class Walk:
 
     def __init__(self, page: Page, folder: Path, instead: dict[str, str]) -> None:
         self.page, self.folder, self._instead = page, folder, dict(instead)
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
+        self.environment = {key: value for key, value in os.environ.items() if not OF_OURS.match(key)}
         self.environment |= {"COLUMNS": str(COLUMNS), "TERM": "xterm"}
 
     def go(self) -> list[str]:
@@ -69,7 +71,7 @@ class Walk:
                 language, body = found.groups()
                 if named := SAVED.findall(self.page.text[: found.start()]):
                     saved = named[-1]
-                if language in {"python", "toml"} and saved:
+                if (language, Path(saved).suffix) in {("python", ".py"), ("toml", ".toml")}:
                     (self.folder / saved).write_text(self._ours(body))
                 for command, shown in _commands(body) if language == "console" else ():
                     if command.startswith("make "):
@@ -160,7 +162,19 @@ def a_broker(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None)
 def test_the_first_guide_leads_to_a_table(a_broker: str, tmp_path: Path) -> None:
     typed = Walk(GUIDE, tmp_path, {BROKER: a_broker}).go()
     verbs = [command.split()[1] for command in typed if command.startswith("lakehouse-ingest")]
-    assert verbs == ["--version", "check", "plan", "run", "catalog", "verify", "status", "run", "verify"]
+    assert verbs == [
+        "--version",
+        "check",
+        "plan",
+        "run",
+        "catalog",
+        "verify",
+        "status",
+        "run",
+        "verify",
+        "settings",
+        "settings",
+    ]
 
 
 def test_the_readme_leads_to_a_table(a_broker: str, tmp_path: Path, jars_folder: Path | None) -> None:
