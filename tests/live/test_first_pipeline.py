@@ -40,7 +40,7 @@ VARIES = (
     (r"\bcluster [\w-]{22}", "cluster ID"),
     (r"\bpid=\d+", "pid=N"),
     (r"\bJava \d+", "Java N"),
-    (r"\b[\d.,]+ ?(?:s|m|min|h) ago", "AGO"),
+    (r"\b[\d.,]+ ?\w+ ago\b", "AGO"),
     (r"\b\d+(?:\.\d+)?(?= s\b)", "N"),
     (r"\b(duration_s|freshness_s)=[\d.]+", r"\1=N"),
     (r"\b[\d.]+ KiB", "SIZE"),
