@@ -43,10 +43,11 @@ def planned(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("block", shown("toml"))
-def test_settings_of_a_page_are_accepted(block: str, tmp_path: Path) -> None:
+def test_settings_of_a_page_are_accepted(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "shown.toml"
     file.write_text(block if "streams" in tomllib.loads(block) else block + A_STREAM)
-    for name in re.findall(r'file = "([\w-]+)"', block):  # of a secret, beside the settings
+    for name in re.findall(r'file = "([\w-]+)"', block):  # of a secret, where the command is typed
         (tmp_path / name).write_text("a secret\n")
     planned(load_settings(file, environment={}))
 
