@@ -110,7 +110,9 @@ def test_what_promote_fills_is_what_would_have_landed(records: Records) -> None:
     found = []
     for (kind, text), row in zip(ASKED, landed, strict=True):
         value = value_of(parts_of(row[RESCUED])["aside"]) if row[FAULT] is None else None
-        if str(value) == str(value_of(text)):  # numbers may be written in another way there: see the README's limits
+        if str(value) == str(
+            value_of(text)
+        ):  # numbers may be written in another way there: see docs/concepts/limits.md
             with suppress(ValueError):
                 filled = pa.array([fitted(value, arrow_type(kind))], arrow_type(kind))[0].as_py()
                 found.append((kind, text, filled, row[columns[kind].name]))

@@ -178,7 +178,7 @@ def test_it_shows_all_that_there_is_to_know(browser: Browser, url: str) -> None:
     assert "NaN" not in all_of_it
     assert "undefined" not in browser.run("return document.body.innerText")
     assert browser.console() == []
-    _pictured(browser, "status-page", whole=False)  # the README's
+    _pictured(browser, "status-page", whole=False)  # of docs
 
 
 def test_of_a_dead_letter_it_shows_the_shape_and_of_a_secret_nothing(browser: Browser, url: str) -> None:
