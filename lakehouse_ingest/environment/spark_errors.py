@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakehouse_ingest.environment.spark_internals import java_query
 from lakehouse_ingest.errors import TryAgain, fitted
 
 FRAMES = 40  # of a cause: they tell whose file it was
@@ -29,7 +30,7 @@ def whole(failure: BaseException) -> str:
 
 def causes(query: StreamingQuery) -> str:
     """What Python's exception of a query leaves out."""
-    found, cause = [], query._jsq.exception().get()  # noqa: SLF001 - nothing public leads there
+    found, cause = [], java_query(query).exception().get()
     while cause is not None:
         frames = [f"\tat {frame.toString()}" for frame in [*cause.getStackTrace()][:FRAMES]]
         found += [f"Caused by: {cause.toString()}", *frames]

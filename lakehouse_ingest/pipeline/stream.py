@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakehouse_ingest.environment import spark_errors
+from lakehouse_ingest.environment.spark_internals import java_process
 from lakehouse_ingest.environment.spark_session import session_of_its_own
 from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
@@ -426,7 +427,7 @@ class Stream:
 
     def _spark_is_gone(self) -> bool:
         """Whether there is no Java process any more to try it with."""
-        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        process = java_process(self.spark)
         return process is not None and process.poll() is not None
 
     def _stood(self) -> bool:

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, Note
 from lakehouse_ingest.environment.embedded.jvm import SPARK_JARS, Jvm
 from lakehouse_ingest.environment.embedded.server import Server
-from lakehouse_ingest.environment.proxies import java_properties, tell
+from lakehouse_ingest.environment.proxies import java_properties, set_system_properties
 from lakehouse_ingest.environment.storage import Storage
 from lakehouse_ingest.errors import SettingsRefused
 
@@ -94,7 +94,7 @@ class EmbeddedCatalog(Server):
         java = jvm.classes
         store = self._store
         if store:
-            tell(java, java_properties(self.folder))
+            set_system_properties(java, java_properties(self.folder))
             self._try_to_write(java, store)
         backend = java.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
             CATALOG_NAME,
