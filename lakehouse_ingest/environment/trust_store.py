@@ -69,7 +69,7 @@ def _certificates(variable: str, bundle: str) -> list[str]:
 
 
 def _key_store(certificates: list[bytes]) -> bytes:
-    """JKS: each entry is the mark of a trusted certificate, a name, a date and the certificate; at the end is a seal."""
+    """JKS: an entry is the mark of a trusted certificate, a name, a date and the certificate; a seal is at the end."""
     entries = (
         struct.pack(">I", 2) + _text(str(number)) + struct.pack(">Q", 0) + _text("X.509") + _counted(">I", each)
         for number, each in enumerate(certificates)

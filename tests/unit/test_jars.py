@@ -1,20 +1,25 @@
 """The locked jars: what is not exactly what the lock says is refused, and the sentence says what to do."""
 
+import re
 import shutil
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+import sys
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from lakehouse_ingest.cli.verbs import jars as command
-from lakehouse_ingest.environment.jars import cache_folder, ensure, fetch, ivy, jars_folder_from, present, remove_cache
+from lakehouse_ingest.environment.jars import (
+    ALL_KINDS,
+    cache_folder,
+    ensure,
+    jars_folder_from,
+    present,
+    remove_cache,
+)
 from lakehouse_ingest.environment.jars.bundle import bundle
+from lakehouse_ingest.environment.jars.cache import VERIFIED, home_of
+from lakehouse_ingest.environment.jars.lock import LOCK, locked
+from lakehouse_ingest.environment.jars.repository import MIRROR, _central
 from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
@@ -57,29 +62,46 @@ def test_a_folder_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
         ensure("catalog", folder=tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("kind", fetch.KINDS)
-def test_every_locked_file_has_a_checksum(kind: str) -> None:
-    lock = (fetch.HERE / f"{kind}.xml").read_text()
-    extra = lock.count('e:classifier="tests"')  # beside a main file, not instead of one
-    named = lock.count("<dependency ") + extra
-    assert len(fetch._checksums(kind)) == named
-    assert "://" not in lock.replace("http://ant.apache.org/ivy/extra", "")
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_every_locked_file_is_named_once_by_a_path_that_names_its_version(kind: str) -> None:
+    names = [jar.name for jar in locked(kind)]
+    assert len({*names}) == len(names) > 0
+    for jar in locked(kind):
+        folder, version, name = jar.path.split("/")[-3:]
+        assert name.startswith(f"{folder}-{version}")
+        assert re.fullmatch("[0-9a-f]{64}", jar.sha256)
+    assert "://" not in LOCK.read_text(encoding="utf-8")
+
+
+def test_the_central_repository_is_the_one_of_sparks_own_ivy() -> None:
+    """No address is kept here."""
+    assert re.fullmatch(r"https://[a-z0-9.]+/maven2/", _central())
+
+
+def test_the_cache_is_where_the_user_keeps_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "lakehouse-ingest"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert cache_folder() == tmp_path / ".cache" / "lakehouse-ingest"
 
 
 def test_a_cache_that_lost_a_part_is_not_used(tmp_path: Path, folder: Path) -> None:
-    home = fetch._home("catalog", tmp_path)
+    home = home_of("catalog", tmp_path)
     shutil.copytree(folder / "catalog", home)
     sizes = (f"{jar.stat().st_size} {jar.name}\n" for jar in home.iterdir())
     marker = "".join(sizes)
     assert present("catalog", cache=tmp_path) == [], "nobody has compared the checksums"
-    (home / fetch.VERIFIED).write_text(marker)
+    (home / VERIFIED).write_text(marker)
     assert len(present("catalog", cache=tmp_path)) == 29
     (home / "avro-1.12.1.jar").write_bytes(b"torn")
     assert present("catalog", cache=tmp_path) == []
 
 
-def test_the_cache_is_removed_as_a_whole(tmp_path: Path) -> None:
-    cache = cache_folder({"XDG_CACHE_HOME": str(tmp_path)})
+def test_the_cache_is_removed_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = cache_folder()
     assert remove_cache(cache) == (cache, 0)
     (cache / "jars").mkdir(parents=True)
     (cache / "jars" / "one.jar").write_bytes(b"12345")
@@ -92,126 +114,17 @@ def test_an_empty_variable_names_no_folder() -> None:
     assert jars_folder_from({"LAKEHOUSE_INGEST_JARS": "/jars"}) == Path("/jars")
 
 
-# -- a mirror of one's own --------------------------------------------------------------------------------------------
-
-
-def small_lock(folder: Path) -> Path:
-    """One jar, the smallest of Spark's."""
-    lock = folder / "small.xml"
-    lock.write_text(
-        '<ivy-module version="2.0"><info organisation="tests" module="small"/>'
-        '<dependencies defaultconf="default->master">'
-        '<dependency org="org.tukaani" name="xz" rev="1.10" transitive="false"/>'
-        "</dependencies></ivy-module>"
-    )
-    return lock
-
-
-def maven_repository(folder: Path, jar: Path) -> Path:
-    """A folder with that jar, as it lies in a repository."""
-    home = folder / "org" / "tukaani" / "xz" / "1.10"
-    home.mkdir(parents=True)
-    (home / jar.name).symlink_to(jar)
-    (home / jar.with_suffix(".pom").name).write_text(
-        "<project><modelVersion>4.0.0</modelVersion>"
-        "<groupId>org.tukaani</groupId><artifactId>xz</artifactId><version>1.10</version></project>"
-    )
-    return folder
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
-
-
-@pytest.fixture
-def repository(tmp_path: Path, jars_folder: Path | None) -> Path:
-    xz = next(jar for jar in ensure("spark", folder=jars_folder) if jar.name.startswith("xz-"))
-    return maven_repository(tmp_path / "a & b", xz)
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def fetched_by_ivy(folder: Path, **environ: str) -> list[str]:
-    names = ivy.retrieve(
-        find_java(),
-        small_lock(folder),
-        into=folder / "got",
-        cache=folder / "ivy",
-        log=folder / "ivy.log",
-        environ=environ,
-    )
-    return [name for _, name in names]
-
-
-def test_a_mirror_is_asked_by_its_address(repository: Path, tmp_path: Path) -> None:
-    with served(repository.parent) as address:
-        mirror = f"{address}/{quote(repository.name, safe='&')}"
-        assert fetched_by_ivy(tmp_path, LAKEHOUSE_INGEST_JARS_MIRROR=mirror) == ["xz-1.10.jar"]
-    assert (tmp_path / "got" / "xz-1.10.jar").read_bytes() == next(repository.rglob("*.jar")).read_bytes()
-    assert not (tmp_path / "ivy" / ivy.OPTIONS).exists()
-
-
-def test_a_mirror_may_be_a_folder(repository: Path, tmp_path: Path) -> None:
-    assert fetched_by_ivy(tmp_path, LAKEHOUSE_INGEST_JARS_MIRROR=repository.as_uri()) == ["xz-1.10.jar"]
-
-
-def test_a_mirror_without_a_file_is_named_and_nobody_else_is_asked(repository: Path, tmp_path: Path) -> None:
-    next(repository.rglob("*.jar")).unlink()
-    next(repository.rglob("*.pom")).unlink()
-    with pytest.raises(
-        TryAgain,
-        match=r"\(org\.tukaani#xz;1\.10: not found; .* repository in LAKEHOUSE_INGEST_JARS_MIRROR has them and run",
-    ):
-        fetched_by_ivy(tmp_path, LAKEHOUSE_INGEST_JARS_MIRROR=repository.as_uri())
-
-
-@pytest.mark.parametrize("mirror", ["maven.example", "ftp://maven.example", "https://me:secret@maven.example/"])
-def test_a_mirror_that_ivy_cannot_use_is_refused(mirror: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsRefused, match="LAKEHOUSE_INGEST_JARS_MIRROR should be the http://") as refused:
-        fetched_by_ivy(tmp_path, LAKEHOUSE_INGEST_JARS_MIRROR=mirror)
-    assert "secret" not in str(refused.value)
-
-
-def test_a_proxys_password_is_no_argument_and_nobody_elses_to_read(tmp_path: Path) -> None:
-    java = tmp_path / "java"
-    java.write_text('#!/bin/sh\necho "downloading $*"; stat -c "downloading %a" ${1#@}; cat ${1#@} >&2\n')
-    java.chmod(0o755)
-    retrieving = ivy.retrieve(
-        java,
-        tmp_path / "any.xml",
-        into=tmp_path,
-        cache=tmp_path / "ivy",
-        log=tmp_path / "ivy.log",
-        environ={"HTTPS_PROXY": "http://me:secret@proxy:3128"},
-    )
-    first, second = (name for _, name in retrieving)
-    assert ("secret" in first, second) == (False, "600")
-    assert '"-Dhttp.proxyPassword=secret"\n' in (tmp_path / "ivy.log").read_text()
-    assert "secret" not in "".join(line for line in (tmp_path / "ivy.log").read_text().splitlines() if "@" in line)
-
-
 # -- a folder for machines without a network --------------------------------------------------------------------------
 
 
 @pytest.fixture
 def cache(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache that holds the catalog's jars, on a machine that reaches nobody."""
-    monkeypatch.setenv(ivy.MIRROR, (tmp_path / "nowhere").as_uri())
+    monkeypatch.setenv(MIRROR, (tmp_path / "nowhere").as_uri())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    home = fetch._home("catalog", cache_folder())
+    home = home_of("catalog", cache_folder())
     shutil.copytree(folder / "catalog", home)
-    (home / fetch.VERIFIED).write_text("".join(f"{jar.stat().st_size} {jar.name}\n" for jar in home.iterdir()))
+    (home / VERIFIED).write_text("".join(f"{jar.stat().st_size} {jar.name}\n" for jar in home.iterdir()))
     return home
 
 

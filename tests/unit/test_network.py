@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import getproxies_environment
 
 import certifi
 import pytest
@@ -53,14 +54,38 @@ def test_small_letters_come_first_as_in_python(tmp_path: Path) -> None:
 def test_a_password_is_told_to_java_and_to_iceberg(tmp_path: Path) -> None:
     environ = {"https_proxy": "http://me:s%40cret@proxy:3128"}
     found = java_properties(tmp_path, environ)
-    assert {found[f"{scheme}.proxyPassword"] for scheme in ("http", "https")} == {"s@cret"}
-    assert "http.proxyHost" not in found
+    assert found["https.proxyPassword"] == "s@cret"
+    assert not [name for name in found if name.startswith("http.proxy")]
     assert rest_properties("https://catalog.example/v1", environ) == {
         "rest.client.proxy.hostname": "proxy",
         "rest.client.proxy.port": "3128",
         "rest.client.proxy.username": "me",
         "rest.client.proxy.password": "s@cret",
     }
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"http_proxy": "http://small:1", "HTTP_PROXY": "http://large:2"},
+        {"HTTP_PROXY": "http://large:2", "HTTPS_PROXY": "http://large:3"},
+        {"https_proxy": "", "HTTPS_PROXY": "http://large:3"},
+        {"https_proxy": "http://small:1", "HTTPS_PROXY": ""},
+        {"HTTPS_PROXY": "", "HTTP_PROXY": "http://large:2"},
+    ],
+)
+def test_the_variables_are_read_as_urllib_reads_them(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    theirs, ours = getproxies_environment(), java_properties(tmp_path, environ)
+    for scheme in ("http", "https"):
+        found = f"http://{ours[f'{scheme}.proxyHost']}:{ours[f'{scheme}.proxyPort']}" if scheme in theirs else None
+        assert found == theirs.get(scheme)
+        assert (f"{scheme}.proxyHost" in ours) == (scheme in theirs)
 
 
 @pytest.mark.parametrize(

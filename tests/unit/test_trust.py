@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse_ingest.environment.class_archive import archive, java_options, prepare
-from lakehouse_ingest.environment.jars import ensure, fetch, mistrust
+from lakehouse_ingest.environment.jars import cache_folder, ensure, mistrust
+from lakehouse_ingest.environment.jars.cache import VERIFIED, home_of
 from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
 
@@ -19,10 +20,10 @@ superuser = pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With the catalog's jars in it, as far as a start looks."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    home = fetch._home("catalog", fetch.cache_folder())
+    home = home_of("catalog", cache_folder())
     home.mkdir(parents=True)
     (home / "iceberg.jar").write_bytes(b"1234")
-    (home / fetch.VERIFIED).write_text("4 iceberg.jar\n")
+    (home / VERIFIED).write_text("4 iceberg.jar\n")
     return home
 
 
