@@ -1,4 +1,4 @@
-"""From the cache to a folder for machines without a network: there LAKEHOUSE_INGEST_JARS names it."""
+"""Copies the cache into a folder for machines without a network, where LAKEHOUSE_INGEST_JARS names the folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 @dataclass(frozen=True)
 class Bundled:
-    """A kind's jars in the folder; `added` of them were not there, or were not what they should be."""
+    """The jars of a kind in the folder; `added` of them were missing there, or had a wrong checksum."""
 
     jars: list[Path]
     added: int
