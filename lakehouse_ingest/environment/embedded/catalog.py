@@ -2,7 +2,7 @@
 
 It is for one machine and one user: loopback only, behind a token, and closed to web pages (see `Door.java`). A commit
 of several tables at once is not atomic under a crash. What has to be kept is `<warehouse>/.lakehouse/catalog.db` and
-the tables' own files. pyiceberg's SqlCatalog and Spark's JdbcCatalog can read the same file under the same catalog name.
+the tables' own files. pyiceberg's SqlCatalog and Spark's JdbcCatalog can read that file under the same catalog name.
 
 The tables' files may be in another store instead (see `storage`), while the catalog's own file stays in the folder.
 """
