@@ -50,6 +50,21 @@ CHATTER = (
 EVENT, PART = "\x1e", "\x1f"  # the first begins a line of log4j, the second separates its fields
 LEVELS = {"TRACE": "debug", "DEBUG": "debug", "INFO": "info", "WARN": "warning", "ERROR": "error", "FATAL": "error"}
 
+TUNED = {
+    # pyspark would look up, thousands of times a batch, where in our code each column of an expression is.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Rows in memory are sorted by table: of small pieces, few hold rows of two tables.
+    "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
+    "spark.scheduler.mode": "FAIR",  # between streams; see `stream`
+    # With no trigger interval an idle query asks the broker for its ends this often.
+    "spark.sql.streaming.pollingDelay": "100ms",
+    # And this often it reports progress, which the health check takes as a sign of life.
+    "spark.sql.streaming.noDataProgressEventInterval": "2000",
+    # A batch reads its own entry of the offset log and the one before.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.shuffle.partitions": "8",
+}
+
 
 @contextmanager
 def session(
@@ -273,18 +288,7 @@ def _options(
         "spark.redaction.regex": HIDDEN_KEYS,
         "spark.sql.redaction.options.regex": HIDDEN_KEYS,
         **{key: value for key, (value, _) in RELIED_ON.items()},
-        # pyspark would look up, thousands of times a batch, where in our code each column of an expression is.
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # Rows in memory are sorted by table: of small pieces, few hold rows of two tables.
-        "spark.sql.inMemoryColumnarStorage.batchSize": "1000",
-        "spark.scheduler.mode": "FAIR",  # between streams; see `stream`
-        # With no trigger interval an idle query asks the broker for its ends this often.
-        "spark.sql.streaming.pollingDelay": "100ms",
-        # And this often it reports progress, which the health check takes as a sign of life.
-        "spark.sql.streaming.noDataProgressEventInterval": "2000",
-        # A batch reads its own entry of the offset log and the one before.
-        "spark.sql.streaming.minBatchesToRetain": "10",
-        "spark.sql.shuffle.partitions": "8",
+        **TUNED,
         **settings.options,
         # Added to those of the settings, not instead of them.
         JARS: ",".join(filter(None, (*map(str, jars), settings.options.get(JARS)))),

@@ -2,6 +2,8 @@
 
 Versions and checksums are locked, so there is nothing to resolve, and neither Ivy nor Java is needed. A file appears
 under its name once its checksum is right. What is complete stays when another file fails: the next try skips it.
+
+The package `pooch` would do this with fewer lines here, but it loads one file at a time and begins again after a cut.
 """
 
 import hashlib
@@ -20,7 +22,7 @@ from lakehouse_ingest.environment.jars.repository import (
     MIRROR,
     ConnectionCut,
     NotServed,
-    Repository,
+    Read,
     mirror,
     repository,
 )
@@ -46,8 +48,8 @@ def download(what: str, jars: Sequence[Jar], into: Path) -> Iterator[Received]:
     lacking = wrong_files(into, jars)
     there = sum(jar.size for jar in jars if jar.name not in lacking)
     stop = Event()
-    with repository() as source, ThreadPoolExecutor(AT_A_TIME, "jars") as pool:
-        transfers = [Transfer(jar, into, source, stop) for jar in jars if jar.name in lacking]
+    with repository() as read, ThreadPoolExecutor(AT_A_TIME, "jars") as pool:
+        transfers = [Transfer(jar, into, read, stop) for jar in jars if jar.name in lacking]
         running = {pool.submit(transfer.run): transfer for transfer in transfers}
         try:
             while running:
@@ -78,9 +80,9 @@ class ChecksumWrong(Exception):
 class Transfer:
     """One file on its way. What has come so far outlives a cut connection."""
 
-    def __init__(self, jar: Jar, into: Path, source: Repository, stop: Event) -> None:
+    def __init__(self, jar: Jar, into: Path, read: Read, stop: Event) -> None:
         self.jar, self.received = jar, 0
-        self._into, self._source, self._stop = into, source, stop
+        self._into, self._read, self._stop = into, read, stop
         self._digest = hashlib.sha256()
 
     def run(self) -> None:
@@ -104,7 +106,7 @@ class Transfer:
         part.rename(self._into / self.jar.name)
 
     def _receive(self, file: IO[bytes]) -> None:
-        with closing(self._source.read(self.jar.path, self.received)) as chunks:
+        with closing(self._read(self.jar.path, self.received)) as chunks:
             while self.received <= self.jar.size and not self._stop.is_set() and (chunk := next(chunks, b"")):
                 file.write(chunk)
                 self._digest.update(chunk)

@@ -7,11 +7,13 @@ Where there is a mirror, nobody else is asked: the checksums say whether it has 
 import os
 import re
 import zipfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -31,6 +33,9 @@ CHUNK = 2**18
 PASSING = {408, 425, 429, 500, 502, 503, 504}
 
 
+Read = Callable[[str, int], Generator[bytes, None, None]]
+
+
 class ConnectionCut(Exception):
     """The repository did not answer, or not to the end. Asking again may help."""
 
@@ -39,24 +44,20 @@ class NotServed(Exception):
     """The repository refuses, and will again."""
 
 
-class Repository(Protocol):
-    def read(self, path: str, start: int) -> Generator[bytes, None, None]:
-        """The file from the byte `start` on. Raises ConnectionCut or NotServed."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def repository(environ: Mapping[str, str] = os.environ) -> Repository:
-    root = mirror(environ) or _central()
-    if urlsplit(root).scheme == "file":
-        return FolderRepository(Path(url2pathname(urlsplit(root).path)))
-    return WebRepository(root, named_bundle(environ))
+@contextmanager
+def repository() -> Iterator[Read]:
+    """A function that reads a file, from a byte on. It raises ConnectionCut or NotServed."""
+    root = mirror() or _central()
+    if root.startswith("file:"):
+        yield partial(_from_folder, Path(url2pathname(urlsplit(root).path)))
+        return
+    # Threads may share the session: its pool of connections is urllib3's, and nothing else of it changes.
+    with requests.Session() as session:
+        yield partial(_from_web, session, root.rstrip("/"), named_bundle(os.environ) or True)
 
 
-def mirror(environ: Mapping[str, str] = os.environ) -> str | None:
-    named = environ.get(MIRROR)
+def mirror() -> str | None:
+    named = os.environ.get(MIRROR)
     if named and not re.match(r"(https?://[^/@\s]+|file:/)[^@\s]*$", named):
         raise SettingsRefused(
             f"{MIRROR} should be the http://, https:// or file:// address of a Maven repository, without a password."
@@ -64,62 +65,36 @@ def mirror(environ: Mapping[str, str] = os.environ) -> str | None:
     return named or None
 
 
-class WebRepository:
-    """By HTTP. Threads may share it: its pool of connections is urllib3's, and it keeps nothing else."""
-
-    def __init__(self, root: str, bundle: str | None) -> None:
-        self._root, self._bundle = root.rstrip("/"), bundle
-        self._session = requests.Session()
-
-    def read(self, path: str, start: int) -> Generator[bytes, None, None]:
-        # Compressed on its way, a file's bytes could not be counted.
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        try:
-            with self._session.get(
-                f"{self._root}/{path}", headers=headers, stream=True, timeout=PATIENCE_S, verify=self._bundle or True
-            ) as answer:
-                if answer.status_code in PASSING:
-                    raise ConnectionCut(_status(answer))
-                if not answer.ok:
-                    raise NotServed(_status(answer))
-                # A server that knows no ranges sends all of it once more.
-                known = 0 if answer.status_code == HTTPStatus.PARTIAL_CONTENT else start
-                for chunk in answer.iter_content(CHUNK):
-                    if len(chunk) > known:
-                        yield chunk[known:]
-                    known = max(0, known - len(chunk))
-        except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as failure:
-            raise ConnectionCut(_reason(failure)) from failure
-        except requests.RequestException as failure:
-            raise NotServed(_reason(failure)) from failure
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._session.close()
+def _from_folder(root: Path, path: str, start: int) -> Generator[bytes, None, None]:
+    try:
+        with (root / path).open("rb") as file:
+            file.seek(start)
+            while chunk := file.read(CHUNK):
+                yield chunk
+    except OSError as failure:
+        raise NotServed(failure.strerror or str(failure)) from failure
 
 
-class FolderRepository:
-    """A folder that is laid out like a Maven repository."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def read(self, path: str, start: int) -> Generator[bytes, None, None]:
-        try:
-            with (self._root / path).open("rb") as file:
-                file.seek(start)
-                while chunk := file.read(CHUNK):
-                    yield chunk
-        except OSError as failure:
-            raise NotServed(failure.strerror or str(failure)) from failure
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """There is nothing to close."""
+def _from_web(
+    session: requests.Session, root: str, verify: str | Literal[True], path: str, start: int
+) -> Generator[bytes, None, None]:
+    # A length that is counted over compressed bytes would not be the file's.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+    try:
+        with session.get(f"{root}/{path}", headers=headers, stream=True, timeout=PATIENCE_S, verify=verify) as answer:
+            if not answer.ok:
+                kind = ConnectionCut if answer.status_code in PASSING else NotServed
+                raise kind(f"{answer.status_code} {answer.reason}".strip())
+            # A server that knows no ranges sends the file from its beginning.
+            known = 0 if answer.status_code == HTTPStatus.PARTIAL_CONTENT else start
+            for chunk in answer.iter_content(CHUNK):
+                if len(chunk) > known:
+                    yield chunk[known:]
+                known = max(0, known - len(chunk))
+    except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as failure:
+        raise ConnectionCut(_reason(failure)) from failure
+    except requests.RequestException as failure:
+        raise NotServed(_reason(failure)) from failure
 
 
 def _central() -> str:
@@ -131,10 +106,6 @@ def _central() -> str:
         lines = packed.read(CENTRAL_FILE).decode("latin-1").splitlines()
     settings = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
     return settings[CENTRAL_KEY]
-
-
-def _status(answer: requests.Response) -> str:
-    return f"{answer.status_code} {answer.reason}".strip()
 
 
 def _reason(failure: requests.RequestException) -> str:
