@@ -17,7 +17,7 @@ from lakehouse_ingest.environment.jars import download as downloads
 from lakehouse_ingest.environment.jars.download import Received, download
 from lakehouse_ingest.environment.jars.lock import Jar
 from lakehouse_ingest.environment.jars.repository import MIRROR
-from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.errors import SettingsRefused, TryAgain, fitted
 from tests.services.maven import Maven, locked_as, put_into
 
 SMALL = "org/tukaani/xz/1.10/xz-1.10.jar"
@@ -96,7 +96,7 @@ class TestWrongChecksum:
         put_into(root, SMALL, served)
         with pytest.raises(
             TryAgain,
-            match=r"Of the downloaded small jars xz-1\.10\.jar has a wrong checksum.*: run again, and if it stays so",
+            match=r"Of the downloaded small jars xz-1\.10\.jar has a wrong checksum.*; run again, or name a folder",
         ):
             downloaded([locked_as(SMALL, b"small")], into)
         assert not [*into.iterdir()]
@@ -117,7 +117,7 @@ class TestRefusal:
         maven.statuses["xz-1.10.jar"] = [status]
         with pytest.raises(
             TryAgain,
-            match=rf"\(xz-1\.10\.jar: {status} .*\): see that the repository in {MIRROR} has them and run again",
+            match=rf"\(xz-1\.10\.jar: {status} .*\); check the repository in {MIRROR} and run again",
         ):
             downloaded([jar], into)
         assert maven.requests == {"xz-1.10.jar": 1}
@@ -163,7 +163,7 @@ class TestConnection:
 
     def test_that_is_cut_again_and_again_ends_with_one_sentence(self, maven: Maven, root: Path, into: Path) -> None:
         maven.cuts["large-1.jar"] = [10] * 10
-        with pytest.raises(TryAgain, match=r"The small jars could not be downloaded \(large-1\.jar: .*\): see that"):
+        with pytest.raises(TryAgain, match=r"The small jars could not be downloaded \(large-1\.jar: .*\); check the"):
             downloaded([put_into(root, LARGE, CONTENT)], into)
         assert maven.requests == {"large-1.jar": downloads.ATTEMPTS}
 
@@ -180,9 +180,12 @@ class TestConnection:
         for variable in ("https_proxy", "HTTPS_PROXY"):
             monkeypatch.setenv(variable, "http://me:secret@127.0.0.1:9")
         began = monotonic()
-        with pytest.raises(TryAgain, match=r"see that the network is there and run again, or get the files") as refused:
+        with pytest.raises(
+            TryAgain, match=r"; check the network and run again, or name a folder of `jars bundle`"
+        ) as refused:
             downloaded([locked_as(SMALL, b"small")], into)
         assert "secret" not in str(refused.value)
+        assert fitted(str(refused.value)).endswith("in LAKEHOUSE_INGEST_JARS"), "what to do is not cut off"
         assert monotonic() - began < 20
 
 
@@ -345,5 +348,5 @@ class TestCache:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(cache, "_take_from_older_folders", refuse)
-        with pytest.raises(TryAgain, match=r"No space left on device\): make room there and run again"):
+        with pytest.raises(TryAgain, match=r"No space left on device\); make room there and run again"):
             ensure("small")

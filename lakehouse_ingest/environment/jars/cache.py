@@ -123,7 +123,7 @@ def _fill(kind: str, cache: Path) -> None:
         if broken.errno in READ_ONLY:
             raise _unwritable(cache, broken) from broken
         raise TryAgain(
-            f"The {kind} jars could not be kept in {cache} ({broken}): make room there and run again."
+            f"The {kind} jars could not be kept in {cache} ({broken}); make room there and run again"
         ) from broken
 
 

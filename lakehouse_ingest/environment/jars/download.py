@@ -32,7 +32,7 @@ AT_A_TIME = 4
 ATTEMPTS = 5
 PAUSE_S = 0.5  # before the second attempt; doubled before each further one
 REPORT_EVERY_S = 0.2
-BY_HAND = "get the files of checksums.txt otherwise and name their folder in LAKEHOUSE_INGEST_JARS"
+BY_HAND = "name a folder of `jars bundle` in LAKEHOUSE_INGEST_JARS"
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def download(what: str, jars: Sequence[Jar], into: Path) -> Iterator[Received]:
                 yield Received(there + sum(each.received for each in transfers))
         except ChecksumWrong as wrong:
             raise TryAgain(
-                f"Of the downloaded {what} jars {wrong} has a wrong checksum: something on the way changed it, or the"
-                f" repository holds another file. It is not used: run again, and if it stays so, {BY_HAND}."
+                f"Of the downloaded {what} jars {wrong} has a wrong checksum, so it is not used: something on the way"
+                f" changed it, or the repository holds another file; run again, or {BY_HAND}"
             ) from None
         except (ConnectionCut, NotServed) as failure:
-            there_is = f"the repository in {MIRROR} has them" if mirror() else "the network is there"
+            place = f"the repository in {MIRROR}" if mirror() else "the network"
             raise TryAgain(
-                f"The {what} jars could not be downloaded ({failure}): see that {there_is} and run again, or {BY_HAND}."
+                f"The {what} jars could not be downloaded ({failure}); check {place} and run again, or {BY_HAND}"
             ) from failure
         finally:
             stop.set()  # after a failure or Ctrl-C the other threads are not to go on

@@ -26,7 +26,7 @@ def _bar(console: Terminal, kind: str, size: int) -> Iterator[Callable[[Received
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(),
+        DownloadColumn(binary_units=True),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )

@@ -117,4 +117,4 @@ def _reason(failure: requests.RequestException) -> str:
             break
         inner = found
     said = " ".join(str(inner).split()) or type(inner).__name__
-    return re.sub(r"^\w+\([^()]*\): ", "", said)[:120]
+    return re.sub(r"^\w+\([^()]*\): ", "", said).rstrip(".")[:120]
