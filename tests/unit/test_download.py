@@ -75,12 +75,6 @@ class TestDownload:
         maven.before = lambda _: both.wait()
         downloaded([put_into(root, SMALL, b"small"), put_into(root, LARGE, CONTENT)], into)
 
-    def test_skips_what_is_there(self, maven: Maven, root: Path, into: Path) -> None:
-        jars = [put_into(root, SMALL, b"small"), put_into(root, LARGE, CONTENT)]
-        (into / "large-1.jar").write_bytes(CONTENT)
-        downloaded(jars, into)
-        assert maven.requests == {"xz-1.10.jar": 1}
-
     def test_reads_a_repository_that_is_a_folder(
         self, root: Path, into: Path, monkeypatch: pytest.MonkeyPatch, maven: Maven
     ) -> None:
@@ -102,11 +96,10 @@ class TestWrongChecksum:
         assert not [*into.iterdir()]
 
     def test_leaves_the_files_that_are_right(self, root: Path, into: Path) -> None:
-        right = put_into(root, LARGE, CONTENT)
-        downloaded([right], into)
+        downloaded([put_into(root, LARGE, CONTENT)], into)
         put_into(root, SMALL, b"SMALL")
         with pytest.raises(TryAgain):
-            downloaded([right, locked_as(SMALL, b"small")], into)
+            downloaded([locked_as(SMALL, b"small")], into)
         assert [file.name for file in into.iterdir()] == ["large-1.jar"]
 
 
@@ -260,13 +253,15 @@ class TestCache:
         assert last == "The small jars are complete."
 
     @pytest.mark.usefixtures("small")
-    def test_keeps_what_came_before_a_failure(self, maven: Maven) -> None:
+    def test_keeps_what_came_before_a_failure(self, maven: Maven, capsys: pytest.CaptureFixture[str]) -> None:
         maven.before = lambda path: threading.Event().wait(0.3) if path.endswith("large-1.jar") else None
         maven.statuses["large-1.jar"] = [404]
         with pytest.raises(TryAgain):
             ensure("small")
         assert present("small") == []
+        capsys.readouterr()
         assert len(ensure("small")) == 2
+        assert capsys.readouterr().err.startswith("Downloading 1 small jars, 1.0 MB, once")
         assert maven.requests == {"xz-1.10.jar": 1, "large-1.jar": 2}
 
     def test_takes_from_an_older_version_what_is_the_same(

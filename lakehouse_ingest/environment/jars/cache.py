@@ -112,9 +112,10 @@ def _fill(kind: str, cache: Path) -> None:
     try:
         fresh.mkdir(parents=True, exist_ok=True)
         _take_from_older_folders(wanted, cache, fresh)
-        if wrong_files(fresh, wanted):
-            with shown(kind, len(wanted), sum(jar.size for jar in wanted), home) as report:
-                for received in download(kind, wanted, fresh):
+        wrong = wrong_files(fresh, wanted)
+        if lacking := [jar for jar in wanted if jar.name in wrong]:
+            with shown(kind, len(lacking), sum(jar.size for jar in lacking), home) as report:
+                for received in download(kind, lacking, fresh):
                     report(received)
         (fresh / VERIFIED).write_text("".join(f"{jar.size} {jar.name}\n" for jar in wanted))
         shutil.rmtree(home, ignore_errors=True)  # one that has lost a part

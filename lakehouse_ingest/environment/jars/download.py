@@ -1,7 +1,7 @@
 """Downloads locked files: several at a time, resumed where a connection broke, and compared with their checksums.
 
 Versions and checksums are locked, so there is nothing to resolve, and neither Ivy nor Java is needed. A file appears
-under its name once its checksum is right. What is complete stays when another file fails: the next try skips it.
+under its name once its checksum is right. What is complete stays when another file fails.
 
 The package `pooch` would do this with fewer lines here, but it loads one file at a time and begins again after a cut.
 """
@@ -17,15 +17,8 @@ from typing import IO
 
 from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_after_attempt, wait_exponential
 
-from lakehouse_ingest.environment.jars.lock import Jar, wrong_files
-from lakehouse_ingest.environment.jars.repository import (
-    MIRROR,
-    ConnectionCut,
-    NotServed,
-    Read,
-    mirror,
-    repository,
-)
+from lakehouse_ingest.environment.jars.lock import Jar
+from lakehouse_ingest.environment.jars.repository import MIRROR, ConnectionCut, NotServed, Read, mirror, repository
 from lakehouse_ingest.errors import TryAgain
 
 AT_A_TIME = 4
@@ -44,20 +37,18 @@ class Received:
 
 
 def download(what: str, jars: Sequence[Jar], into: Path) -> Iterator[Received]:
-    """Downloads what `into` lacks of the jars. `what` names them in an error."""
-    lacking = wrong_files(into, jars)
-    there = sum(jar.size for jar in jars if jar.name not in lacking)
+    """Downloads the jars into a folder. `what` names them in an error."""
     stop = Event()
     with repository() as read, ThreadPoolExecutor(AT_A_TIME, "jars") as pool:
-        transfers = [Transfer(jar, into, read, stop) for jar in jars if jar.name in lacking]
+        transfers = [Transfer(jar, into, read, stop) for jar in jars]
         running = {pool.submit(transfer.run): transfer for transfer in transfers}
         try:
             while running:
                 for ended in wait(running, REPORT_EVERY_S, FIRST_COMPLETED).done:
                     file = running.pop(ended).jar.name
                     ended.result()
-                    yield Received(there + sum(each.received for each in transfers), file)
-                yield Received(there + sum(each.received for each in transfers))
+                    yield Received(sum(each.received for each in transfers), file)
+                yield Received(sum(each.received for each in transfers))
         except ChecksumWrong as wrong:
             raise TryAgain(
                 f"Of the downloaded {what} jars {wrong} has a wrong checksum, so it is not used: something on the way"
