@@ -1,6 +1,7 @@
 """A Maven repository on this machine, which serves a folder and may cut, refuse or spoil what it sends."""
 
 import threading
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class Maven:
     statuses: dict[str, list[int]] = field(default_factory=dict)  # what the next requests for a file are answered
     cuts: dict[str, list[int]] = field(default_factory=dict)  # after how many bytes the next connections break
     ranges: bool = True
+    login: str = ""  # asked of every request
     before: Callable[[str], Any] = lambda path: path
     uri: str = ""
 
@@ -70,8 +72,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.maven.asked.append((path, asked))
         self.maven.before(path)
         file = self.maven.root / path.lstrip("/")
-        status = next(iter(self.maven.statuses.get(name, [])), 0)
-        if status:
+        given = b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
+        status = next(iter(self.maven.statuses.get(name, [])), 401 if given != self.maven.login else 0)
+        if self.maven.statuses.get(name):
             self.maven.statuses[name].pop(0)
         if status or not file.is_file():
             self.send(status or 404, b"", 0)

@@ -198,6 +198,19 @@ class TestMirror:
             downloaded([locked_as(SMALL, b"small")], into)
         assert not maven.asked
 
+    def test_may_ask_for_a_login_that_netrc_has(
+        self, maven: Maven, root: Path, into: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        maven.login = "me:secret"
+        jar = put_into(root, SMALL, b"small")
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        with pytest.raises(TryAgain, match=r"\(xz-1\.10\.jar: 401 Unauthorized\)"):
+            downloaded([jar], into)
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+        (tmp_path / "netrc").chmod(0o600)
+        downloaded([jar], into)
+        assert (into / "xz-1.10.jar").read_bytes() == b"small"
+
     @pytest.mark.parametrize("ending", ["", "/"])
     def test_may_end_with_a_slash(
         self, ending: str, maven: Maven, root: Path, into: Path, monkeypatch: pytest.MonkeyPatch
