@@ -30,7 +30,7 @@ from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.sampler import Progress
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.resume import replicas
-from lakehouse_ingest.resume.beginnings import refuse_unread
+from lakehouse_ingest.resume.new_topics import refuse_unread
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source

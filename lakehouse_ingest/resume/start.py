@@ -19,10 +19,10 @@ from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
-from lakehouse_ingest.resume import replicas, shared_partitions, start_offsets
+from lakehouse_ingest.resume import replicas, setting_changes, shared_partitions, start_offsets
 from lakehouse_ingest.resume.already_landed import Held, Holder
-from lakehouse_ingest.resume.beginnings import beginning, refuse_unkept
 from lakehouse_ingest.resume.blockers import SourceNow
+from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import dead_letters, formats, routing
@@ -100,12 +100,12 @@ class Opening:
             marks.ids_of([each.mark for each in (record_place, *places.values()) if each.mark])
         )
         token = Token(self._pipeline, generation, claim.epoch, -1)
-        meant = start_offsets.meaning(self.settings, self.stream)
-        mark = Mark(token, topics, stands, stands, stands, start_offsets.hash_of(meant))
+        meant = setting_changes.meaning(self.settings, self.stream)
+        mark = Mark(token, topics, stands, stands, stands, setting_changes.hash_of(meant))
         every = self.settings.ledger.batch_every
         size = self._size(record_place, replaces_replica=claim.replaces_replica)
         waiting = sum(max(0, end - start.get(at, end)) for at, end in now.ends.items())
-        text = start_offsets.as_text(meant)
+        text = setting_changes.as_text(meant)
         record = BatchRecord(self.effects, record_place, mark, text, every, claim.heads, size, waiting)
         tables = self._tables(claim, places)
         record.started(token)
@@ -209,8 +209,8 @@ class Opening:
         record = self.lake.find(self._record)
         assert record
         before = self.lake.seen(record).carried.get(f"{marks.SETTINGS}{self._pipeline}")
-        now = start_offsets.meaning(self.settings, self.stream)
-        for change in start_offsets.compare(before, now, accepted=self.accept_changes):
+        now = setting_changes.meaning(self.settings, self.stream)
+        for change in setting_changes.compare(before, now, accepted=self.accept_changes):
             self.watch.events.warned("settings_changed", stream=self.stream.known_as, change=change)
 
     # -- where it goes on ---------------------------------------------------------------------------------
