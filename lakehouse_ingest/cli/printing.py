@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.operations.verify.findings import Finding, Kind
+from lakehouse_ingest.operations.verify.findings import Finding, FindingKind
 
 SHOWN = 3  # snapshots of a finding; the others are in the JSON
 
@@ -14,7 +14,7 @@ SHOWN = 3  # snapshots of a finding; the others are in the JSON
 def listed(findings: Sequence[Finding]) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_header=False)
     for each in findings:
-        style = "yellow" if each.kind is Kind.UNKNOWN else "red"
+        style = "yellow" if each.kind is FindingKind.UNKNOWN else "red"
         table.add_row(Text(each.kind, style=style), Text(f"{each.says}{_snapshots(each)}"))
     return table
 
