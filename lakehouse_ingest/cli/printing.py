@@ -1,4 +1,4 @@
-"""What several verbs print alike."""
+"""Parts of the output that several verbs share."""
 
 from collections.abc import Sequence
 

@@ -145,7 +145,7 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
 
 
 def _refuse_where_nothing_can_be_made(folder: Path) -> None:
-    """Looks only. A folder made as a try may have become somebody else's warehouse before it could be removed."""
+    """Looks only. A folder made as a try may become another program's warehouse before it is removed."""
     there = next(each for each in (folder, *folder.absolute().parents) if os.path.exists(each))  # noqa: PTH110 - where none may look, too
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         raise SettingsRefused(f"`catalog.path` is {folder}, and {there} can't be written: choose another place")
@@ -165,7 +165,7 @@ def _pyiceberg(lake: Lake, name: str) -> tuple[str, None]:
 
 def _publish(settings: Settings, lake: Lake, name: str) -> tuple[str, None]:
     lake.open(name, 1)
-    where = "on a branch of ours" if settings.catalog.publish == "branch" else "without a branch"
+    where = "on our branch" if settings.catalog.publish == "branch" else "without a branch"
     return f"rows can be written unseen {where}, and published later", None
 
 

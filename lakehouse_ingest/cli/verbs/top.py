@@ -1,4 +1,4 @@
-"""`lakehouse-ingest top`: what a running pipeline's status page shows, in a terminal. It asks that process alone."""
+"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal. It asks nothing but that process."""
 
 import json
 import time
@@ -24,7 +24,7 @@ from lakehouse_ingest.settings import HealthSettings
 LOOK_S = 2.0
 PATIENCE_S = 10.0
 PAGE = "/status.json"
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - who listens at all addresses is asked at one
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a server that listens at all addresses is asked at one
 MINUTES, CELLS = 60, 30  # the last hour, two minutes a cell
 BLOCKS = "▁▂▃▄▅▆▇█"
 STATES = {"running": "green", "failed": "red", "ended": "dim"}
@@ -32,21 +32,24 @@ BATCHES, PROBLEMS = 6, 5
 
 
 def top(settings: HealthSettings | None, *, url: str | None = None, once: bool = False) -> None:
-    """`settings` say where it serves, unless the `url` does."""
+    """The pipeline is asked at the `url`, or where its `settings` say that it serves its page."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
     console = Terminal()
-    told = ask(page)
+    status = ask(page)
     if once or not console.is_terminal:
-        console.print(frame(told, page))
+        console.print(frame(status, page))
         return
-    with Live(frame(told, page), console=console, auto_refresh=False, screen=True) as live, suppress(KeyboardInterrupt):
+    with (
+        Live(frame(status, page), console=console, auto_refresh=False, screen=True) as live,
+        suppress(KeyboardInterrupt),
+    ):
         while True:
             time.sleep(LOOK_S)
             try:
-                told, gone = ask(page), ""
+                status, gone = ask(page), ""
             except TryAgain as silence:
                 gone = str(silence)
-            live.update(frame(told, page, gone), refresh=True)
+            live.update(frame(status, page, gone), refresh=True)
 
 
 # -- the process ------------------------------------------------------------------------------------------
@@ -61,38 +64,36 @@ def _page(url: str) -> str:
 def _page_of(settings: HealthSettings) -> str:
     if settings.port is None:
         raise SettingsRefused(
-            "`health.port` is not set, so no page is served: set it and start the pipeline again, or give --url"
+            "`health.port` is not set, so there is no page; set it and start the pipeline again, or give --url"
         )
     if settings.port == 0:
         raise SettingsRefused(
-            "`health.port` is 0, which is any free port: give --url, which the log's `health_serves` tells"
+            "`health.port` is 0, which means any free port; give --url, which the log names in `health_serves`"
         )
     host = ANYWHERE.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{PAGE}"
 
 
 def ask(page: str) -> Mapping[str, Any]:
-    """What it tells now."""
+    """The figures of this moment."""
     try:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
-            told = json.loads(answer.read())
+            status = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
         if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
             raise SettingsRefused(
-                fitted(f"{page} is not to be asked by that name: use its address, or add it to `health.hosts`")
+                fitted(f"{page} refuses requests by that name; use its address, or add the name to `health.hosts`")
             ) from None
         if isinstance(failure, urllib.error.HTTPError | ValueError):
-            raise SettingsRefused(
-                f"what answers at {page} is no pipeline of ours; see `health.port`, or --url"
-            ) from None
+            raise _stranger(page) from None
         why = getattr(failure, "reason", failure)
-        said = getattr(why, "strerror", None) or why
+        reason = getattr(why, "strerror", None) or why
         raise TryAgain(
-            fitted(f"nothing answers at {page} ({said}); start the pipeline, or see `health.port`")
+            fitted(f"nothing answers at {page} ({reason}); start the pipeline, or see `health.port`")
         ) from None
-    if not isinstance(told, dict) or not {"pipeline", "doing", "streams"} <= told.keys():
+    if not isinstance(status, dict) or not {"pipeline", "doing", "streams"} <= status.keys():
         raise _stranger(page)
-    return told
+    return status
 
 
 def _stranger(page: str) -> SettingsRefused:
@@ -102,27 +103,27 @@ def _stranger(page: str) -> SettingsRefused:
 # -- a frame ----------------------------------------------------------------------------------------------
 
 
-def frame(told: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
-    told, page, gone = all_printable(told), printable(page), printable(gone)
+def frame(status: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
+    status, page, gone = all_printable(status), printable(page), printable(gone)
     return Group(
-        _head(told, page, gone),
-        *(Text(reason, style="yellow") for reason in told["reasons"]),
-        *_part("Streams, over the last hour", _streams(told)),
-        *_part("The last batches", _batches(told)),
-        *_part("Tables", _tables(told)),
-        *_part("Dead letters", _dead(told)),
-        *_part("What went wrong", _problems(told)),
+        _head(status, page, gone),
+        *(Text(reason, style="yellow") for reason in status["reasons"]),
+        *_part("Streams, over the last hour", _streams(status)),
+        *_part("The last batches", _batches(status)),
+        *_part("Tables", _tables(status)),
+        *_part("Dead letters", _dead(status)),
+        *_part("What went wrong", _problems(status)),
     )
 
 
-def _head(told: Mapping[str, Any], page: str, gone: str) -> RenderableType:
-    verdict, style = ("stuck", "red") if not told["live"] else ("not ready", "yellow")
-    if told["live"] and told["ready"]:
+def _head(status: Mapping[str, Any], page: str, gone: str) -> RenderableType:
+    verdict, style = ("stuck", "red") if not status["live"] else ("not ready", "yellow")
+    if status["live"] and status["ready"]:
         verdict, style = "ready", "green"
     if gone:
         verdict, style = f"no answer: {gone}", "red"
-    head = Text.assemble((f" {told['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
-    return head.append(f"  runs for {_seconds(told['now'] - told['began'])}  {page.removesuffix(PAGE)}", "dim")
+    head = Text.assemble((f" {status['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
+    return head.append(f"  runs for {_seconds(status['now'] - status['began'])}  {page.removesuffix(PAGE)}", "dim")
 
 
 def _part(title: str, table: Table) -> Iterator[RenderableType]:
@@ -132,7 +133,7 @@ def _part(title: str, table: Table) -> Iterator[RenderableType]:
 
 
 def _table(*heads: str, left: Sequence[str] = ()) -> Table:
-    """Its first column is text, and so are those on the `left`."""
+    """The first column is text, and so are those named in `left`."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     for number, head in enumerate(heads):
         text = not number or head in left
@@ -140,13 +141,13 @@ def _table(*heads: str, left: Sequence[str] = ()) -> Table:
     return table
 
 
-def _streams(told: Mapping[str, Any]) -> Table:
-    """Three rows each: what it does at the left, figures in the middle, and how they have been at the right."""
+def _streams(status: Mapping[str, Any]) -> Table:
+    """Three rows for each stream: its state at the left, figures in the middle, the last hour at the right."""
     table = _table("stream", "what", "now", "then", left=("what", "then"))
     table.show_header = False
-    for name, doing in told["doing"].items():
-        seen = told["streams"].get(name, {})
-        minutes, now = seen.get("minutes", ()), told["now"]
+    for name, doing in status["doing"].items():
+        seen = status["streams"].get(name, {})
+        minutes, now = seen.get("minutes", ()), status["now"]
         landed = _cells(minutes, now, lambda each: each["landed"], sum)
         state = Text(doing["state"], style=STATES.get(doing["state"], "yellow"))
         behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {_seconds(seen['lag_s'])}"
@@ -160,16 +161,16 @@ def _streams(told: Mapping[str, Any]) -> Table:
     return table
 
 
-def _batches(told: Mapping[str, Any]) -> Table:
+def _batches(status: Mapping[str, Any]) -> Table:
     table = _table("stream", "batch", "ended", "received", "landed", "dead", "tables", "took", "", left=("",))
-    last = list(reversed(told["batches"]))[:BATCHES]
+    last = list(reversed(status["batches"]))[:BATCHES]
     longest = max((each["took_s"] for each in last), default=0) or 1
     for each in last:
         bar = BLOCKS[-1] * max(1, round(8 * each["took_s"] / longest))
         table.add_row(
             Text(each["stream"]),
             f"{each['batch']:,}",
-            f"{_seconds(told['now'] - each['ended'])} ago",
+            f"{_seconds(status['now'] - each['ended'])} ago",
             f"{each['received']:,}",
             f"{each['landed']:,}",
             Text(f"{each['dead']:,}", style="red" if each["dead"] else "dim"),
@@ -180,9 +181,9 @@ def _batches(told: Mapping[str, Any]) -> Table:
     return table
 
 
-def _tables(told: Mapping[str, Any]) -> Table:
-    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last landing")
-    for each in told["tables"]:
+def _tables(status: Mapping[str, Any]) -> Table:
+    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last commit")
+    for each in status["tables"]:
         table.add_row(
             Text(each["name"]),
             f"{each['rows']:,}",
@@ -190,24 +191,24 @@ def _tables(told: Mapping[str, Any]) -> Table:
             _size(each["bytes"]),
             f"{each['snapshots']:,}",
             f"{each['schema_changes']:,}",
-            f"{_seconds(told['now'] - each['landed_at'])} ago",
+            f"{_seconds(status['now'] - each['landed_at'])} ago",
         )
     return table
 
 
-def _dead(told: Mapping[str, Any]) -> Table:
+def _dead(status: Mapping[str, Any]) -> Table:
     table = _table("stream", "reason", "records", left=("reason",))
-    for name, seen in told["streams"].items():
+    for name, seen in status["streams"].items():
         for reason, count in seen["dead"].items():
             table.add_row(Text(name), Text(reason, style="red"), f"{count:,}")
     return table
 
 
-def _problems(told: Mapping[str, Any]) -> Table:
+def _problems(status: Mapping[str, Any]) -> Table:
     table = _table("when", "what", "where", "said", left=("what", "where", "said"))
-    for each in told["problems"][:PROBLEMS]:
+    for each in status["problems"][:PROBLEMS]:
         what = Text(each["event"], style="red" if each["level"] == "error" else "yellow")
-        table.add_row(f"{_seconds(told['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
+        table.add_row(f"{_seconds(status['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
     return table
 
 
@@ -220,7 +221,7 @@ def _cells(
     what: Callable[[Mapping[str, Any]], float | None],
     together: Callable[[Sequence[float]], float],
 ) -> list[float | None]:
-    """The last hour, the newest at the right; None where nothing was seen."""
+    """The last hour, the newest at the right; None where there are no figures."""
     found: list[list[float]] = [[] for _ in range(CELLS)]
     last, each_cell = int(now) // 60 * 60, MINUTES // CELLS
     for minute in minutes:
@@ -237,7 +238,7 @@ def _line(values: Sequence[float | None], style: str = "blue") -> Text:
 
 
 def _rate(minutes: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Of the last whole minute."""
+    """Records a second in the last whole minute."""
     last = int(now) // 60 * 60 - 60
     rate = next((minute["landed"] / 60 for minute in minutes if minute["at"] == last), 0.0)
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004

@@ -19,7 +19,7 @@ from lakehouse_ingest.tables.catalog_address import catalog_at
 
 
 def verify(settings: Settings, *, jars: Path | None = None, as_json: bool = False) -> int:
-    """The exit code. What is wrong goes before what can't be told."""
+    """The exit code. What is wrong goes before what is unknown."""
     with catalog_at(settings, jars) as uri:
         found = of_streams(settings, uri)
     if as_json:
@@ -68,7 +68,7 @@ def _sentence(verdict: StreamVerdict) -> str:
         "offset gaps": verdict.holes,
         "offset gaps by the batch log": verdict.holes_recorded,
         "lost": verdict.lost,
-        "that can't be told": verdict.unknown,
+        "unknown": verdict.unknown,
         "too many": verdict.duplicates,
     }
     counts = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count) or "none"

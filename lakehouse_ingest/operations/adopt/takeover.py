@@ -277,7 +277,7 @@ def _has_begun(adoption: Adoption, namespace: str) -> NeedsOperator | None:
     asked = [each for each in places if each.table == adoption.batch_log] or places
     if pruned := next((each.table for each in asked if not each.known), None):
         return LedgerUnclear(
-            f"the history of {pruned} was expired, so whether the pipeline {identity} has begun can't be told:"
+            f"the history of {pruned} was expired, so whether the pipeline {identity} has begun is unknown:"
             " give another `name`"
         )
     return None

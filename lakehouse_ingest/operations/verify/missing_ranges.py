@@ -139,7 +139,7 @@ class Acknowledgements:
         self._others = [each for each in every if not each.is_whole]
 
     def without(self, lost: Iterable[MissingRange]) -> list[MissingRange]:
-        """The lost offsets that nobody has acknowledged."""
+        """The lost offsets that are not acknowledged."""
         found: list[MissingRange] = []
         for each in lost:
             self._others = [other for other in self._others if other.count and other.end > each.start]

@@ -105,7 +105,7 @@ class Judge:
         recreated = at[0] in self.source.recreated
         why = "the topic was recreated" if recreated else "the source holds nothing there any more"
         for run in answer.gone:
-            says = f"{_span(at, *run)} in no table, and {why}, so whether these were records can't be told"
+            says = f"{_span(at, *run)} in no table, and {why}, so whether these were records is unknown"
             self._add(FindingKind.UNKNOWN, says, at, run)
         if not self.filters and each.start >= self.begun.get(at, 0):
             self._lost(at, answer.ranges)
@@ -113,7 +113,7 @@ class Judge:
         self.tally["unknown"] += answer.there
         for run in answer.runs:
             says = f"{_span(at, *run)} in no table and in no range of the batch log"
-            self._add(FindingKind.UNKNOWN, f"{says}: left out on purpose or lost can't be told", at, run)
+            self._add(FindingKind.UNKNOWN, f"{says}; whether they were left out on purpose or lost is unknown", at, run)
 
     def _with_counts(self, at: TopicPartition, each: RecordedRange, missing: MissingOffsets) -> None:
         spare = missing.count - each.absent - each.left_out
