@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from lakehouse_ingest.cli.printing import listed
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, listed
 from lakehouse_ingest.cli.repair import repair
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.operations.acknowledge import Losses, look, ranges_of
@@ -46,7 +46,7 @@ def _shown(found: Sequence[Losses]) -> Iterator[RenderableType]:
 
 def _of_stream(losses: Losses) -> Iterator[RenderableType]:
     if losses.verified is None:
-        yield Text("The catalog knows nothing of it: it has committed nothing yet, or `catalog.namespace` is another.")
+        yield Text(UNKNOWN_STREAM)
         return
     if not losses.lost:
         yield Text("Nothing of it is lost, so there is nothing to acknowledge.")

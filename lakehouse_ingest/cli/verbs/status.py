@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, duration, headline, number, size
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.operations.status import (
     BatchStanding,
@@ -23,7 +24,6 @@ from lakehouse_ingest.operations.status import (
     of_streams,
 )
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.tables.catalog_address import catalog_at
 
 WATCH_S = 2.0
@@ -49,8 +49,7 @@ def status(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
 
 
 def _shown(settings: Settings, uri: str) -> RenderableType:
-    where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-    return Group(where, *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
+    return Group(headline(settings, uri), *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
 
 
 def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
@@ -59,19 +58,19 @@ def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
         yield Text(f"lag unknown: {found.silent}", style="yellow")
     now = found.standing
     if now is None:
-        yield Text("The catalog knows nothing of it: it has not committed anything yet.")
+        yield Text(UNKNOWN_STREAM)
         return
     yield Text(_batch_sentence(now))
     offsets = Table("topic", box=None, pad_edge=False)
     for name in ("partition", "complete up to", "end", "lag"):
         offsets.add_column(name, justify="right")
     for part in now.partitions:
-        offsets.add_row(part.topic, *(_number(each) for each in (part.partition, part.landed, part.end, part.lag)))
+        offsets.add_row(part.topic, *(number(each) for each in (part.partition, part.landed, part.end, part.lag)))
     tables = Table("table", box=None, pad_edge=False)
     for name in ("rows", "files", "size", "snapshots", "last commit"):
         tables.add_column(name, justify="right")
     for table in now.tables:
-        counts = (_number(table.rows), _number(table.files), _size(table.bytes), _number(table.snapshots))
+        counts = (number(table.rows), number(table.files), size(table.bytes), number(table.snapshots))
         tables.add_row(table.name, *counts, _ago(table.last_commit))
     yield offsets
     for part in now.partitions:
@@ -85,7 +84,7 @@ def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
 
 def _open_transaction(part: PartitionStanding) -> str:
     return (
-        f"{part.topic} partition {part.partition}: {_number(part.uncommitted)} offsets from {_number(part.end)} on wait"
+        f"{part.topic} partition {part.partition}: {number(part.uncommitted)} offsets from {number(part.end)} on wait"
         " for the end of an open transaction, and do not count as lag; if it does not end,"
         " `kafka-transactions.sh find-hanging` names its producer, and `abort` ends it"
     )
@@ -107,27 +106,8 @@ def _counts(last: BatchStanding) -> str:
     )
 
 
-def _number(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
-def _size(count: int) -> str:
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:  # noqa: PLR2004
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"  # noqa: PLR2004
-
-
 def _ago(moment: dt.datetime | None) -> str:
-    if moment is None:
-        return "never"
-    seconds = max(0.0, (dt.datetime.now(dt.UTC) - moment).total_seconds())
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+    return f"{duration((dt.datetime.now(dt.UTC) - moment).total_seconds())} ago" if moment else "never"
 
 
 # -- for machines -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lakehouse_ingest.cli.printing import duration, size
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.printable import all_printable, printable
@@ -123,7 +124,7 @@ def _head(status: Mapping[str, Any], page: str, gone: str) -> RenderableType:
     if gone:
         verdict, style = f"no answer: {gone}", "red"
     head = Text.assemble((f" {status['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
-    return head.append(f"  runs for {_seconds(status['now'] - status['began'])}  {page.removesuffix(PAGE)}", "dim")
+    return head.append(f"  runs for {duration(status['now'] - status['began'])}  {page.removesuffix(PAGE)}", "dim")
 
 
 def _part(title: str, table: Table) -> Iterator[RenderableType]:
@@ -150,14 +151,14 @@ def _streams(status: Mapping[str, Any]) -> Table:
         minutes, now = seen.get("minutes", ()), status["now"]
         landed = _cells(minutes, now, lambda each: each["landed"], sum)
         state = Text(doing["state"], style=STATES.get(doing["state"], "yellow"))
-        behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {_seconds(seen['lag_s'])}"
+        behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {duration(seen['lag_s'])}"
         table.add_row(
             Text(name, style="bold"), "records a second", _rate(minutes, now), _line([each or 0 for each in landed])
         )
         lag = _cells(minutes, now, lambda each: each["lag"], max)
-        table.add_row(state.append(f" {_seconds(doing['for_s'])}", "dim"), "lag", behind, _line(lag, "yellow"))
+        table.add_row(state.append(f" {duration(doing['for_s'])}", "dim"), "lag", behind, _line(lag, "yellow"))
         fresh = _cells(minutes, now, lambda each: each["freshness_s"], max)
-        table.add_row("", "freshness", _seconds(seen.get("freshness_s")), _line(fresh, "magenta"))
+        table.add_row("", "freshness", duration(seen.get("freshness_s")), _line(fresh, "magenta"))
     return table
 
 
@@ -170,12 +171,12 @@ def _batches(status: Mapping[str, Any]) -> Table:
         table.add_row(
             Text(each["stream"]),
             f"{each['batch']:,}",
-            f"{_seconds(status['now'] - each['ended'])} ago",
+            f"{duration(status['now'] - each['ended'])} ago",
             f"{each['received']:,}",
             f"{each['landed']:,}",
             Text(f"{each['dead']:,}", style="red" if each["dead"] else "dim"),
             str(each["tables"]),
-            _seconds(each["took_s"]),
+            duration(each["took_s"]),
             Text(bar, style="red" if each["dead"] else "blue"),
         )
     return table
@@ -188,10 +189,10 @@ def _tables(status: Mapping[str, Any]) -> Table:
             Text(each["name"]),
             f"{each['rows']:,}",
             f"{each['files']:,}",
-            _size(each["bytes"]),
+            size(each["bytes"]),
             f"{each['snapshots']:,}",
             f"{each['schema_changes']:,}",
-            f"{_seconds(status['now'] - each['landed_at'])} ago",
+            f"{duration(status['now'] - each['landed_at'])} ago",
         )
     return table
 
@@ -208,7 +209,7 @@ def _problems(status: Mapping[str, Any]) -> Table:
     table = _table("when", "what", "where", "said", left=("what", "where", "said"))
     for each in status["problems"][:PROBLEMS]:
         what = Text(each["event"], style="red" if each["level"] == "error" else "yellow")
-        table.add_row(f"{_seconds(status['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
+        table.add_row(f"{duration(status['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
     return table
 
 
@@ -242,20 +243,3 @@ def _rate(minutes: Sequence[Mapping[str, Any]], now: float) -> str:
     last = int(now) // 60 * 60 - 60
     rate = next((minute["landed"] / 60 for minute in minutes if minute["at"] == last), 0.0)
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004
-
-
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"  # noqa: PLR2004
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -9,12 +9,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lakehouse_ingest.cli.printing import listed
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline, listed
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, StreamVerdict
 from lakehouse_ingest.operations.verify.streams import Verified, of_streams
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.tables.catalog_address import catalog_at
 
 
@@ -25,8 +24,7 @@ def verify(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
     if as_json:
         say(json.dumps([_as_plain(each) for each in found], indent=2))
     else:
-        where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-        Terminal().print(Group(where, *(part for each in found for part in _of_stream(each))))
+        Terminal().print(Group(headline(settings, uri), *(part for each in found for part in _of_stream(each))))
     codes = {each.code for each in found}
     return next((code for code in (WRONG, UNTOLD) if code in codes), PROVEN)
 
@@ -38,7 +36,7 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
     yield Text(f"\nstream {found.name}", style="bold")
     verdict = found.verdict
     if verdict is None:
-        yield Text("The catalog knows nothing of it: it has committed nothing yet, or `catalog.namespace` is another.")
+        yield Text(UNKNOWN_STREAM)
         return
     yield Text(_sentence(verdict), style="green" if verdict.code == PROVEN else "")
     if verdict.adopted:
