@@ -35,24 +35,3 @@ def _snapshots(finding: Finding) -> str:
     shown = ", ".join(map(str, finding.snapshots[:SHOWN]))
     more = len(finding.snapshots) - SHOWN
     return f" [snapshots {shown}{f' and {more} more' if more > 0 else ''}]"
-
-
-def number(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
-def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
-
-
-def size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"  # noqa: PLR2004
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, duration, headline, number, size
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.operations.status import (
     BatchStanding,
@@ -65,12 +65,12 @@ def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
     for name in ("partition", "complete up to", "end", "lag"):
         offsets.add_column(name, justify="right")
     for part in now.partitions:
-        offsets.add_row(part.topic, *(number(each) for each in (part.partition, part.landed, part.end, part.lag)))
+        offsets.add_row(part.topic, *(_number(each) for each in (part.partition, part.landed, part.end, part.lag)))
     tables = Table("table", box=None, pad_edge=False)
     for name in ("rows", "files", "size", "snapshots", "last commit"):
         tables.add_column(name, justify="right")
     for table in now.tables:
-        counts = (number(table.rows), number(table.files), size(table.bytes), number(table.snapshots))
+        counts = (_number(table.rows), _number(table.files), _size(table.bytes), _number(table.snapshots))
         tables.add_row(table.name, *counts, _ago(table.last_commit))
     yield offsets
     for part in now.partitions:
@@ -84,7 +84,7 @@ def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
 
 def _open_transaction(part: PartitionStanding) -> str:
     return (
-        f"{part.topic} partition {part.partition}: {number(part.uncommitted)} offsets from {number(part.end)} on wait"
+        f"{part.topic} partition {part.partition}: {_number(part.uncommitted)} offsets from {_number(part.end)} on wait"
         " for the end of an open transaction, and do not count as lag; if it does not end,"
         " `kafka-transactions.sh find-hanging` names its producer, and `abort` ends it"
     )
@@ -106,8 +106,27 @@ def _counts(last: BatchStanding) -> str:
     )
 
 
+def _number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:  # noqa: PLR2004
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"  # noqa: PLR2004
+
+
 def _ago(moment: dt.datetime | None) -> str:
-    return f"{duration((dt.datetime.now(dt.UTC) - moment).total_seconds())} ago" if moment else "never"
+    if moment is None:
+        return "never"
+    seconds = max(0.0, (dt.datetime.now(dt.UTC) - moment).total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
 
 
 # -- for machines -----------------------------------------------------------------------------------------

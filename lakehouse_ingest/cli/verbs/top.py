@@ -16,7 +16,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.cli.printing import duration, size
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import SettingsRefused, TryAgain, fitted
 from lakehouse_ingest.printable import all_printable, printable
@@ -36,21 +35,18 @@ def top(settings: HealthSettings | None, *, url: str | None = None, once: bool =
     """The pipeline is asked at the `url`, or where its `settings` say that it serves its page."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
     console = Terminal()
-    status = ask(page)
+    told = ask(page)
     if once or not console.is_terminal:
-        console.print(frame(status, page))
+        console.print(frame(told, page))
         return
-    with (
-        Live(frame(status, page), console=console, auto_refresh=False, screen=True) as live,
-        suppress(KeyboardInterrupt),
-    ):
+    with Live(frame(told, page), console=console, auto_refresh=False, screen=True) as live, suppress(KeyboardInterrupt):
         while True:
             time.sleep(LOOK_S)
             try:
-                status, gone = ask(page), ""
+                told, gone = ask(page), ""
             except TryAgain as silence:
                 gone = str(silence)
-            live.update(frame(status, page, gone), refresh=True)
+            live.update(frame(told, page, gone), refresh=True)
 
 
 # -- the process ------------------------------------------------------------------------------------------
@@ -79,7 +75,7 @@ def ask(page: str) -> Mapping[str, Any]:
     """The figures of this moment."""
     try:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
-            status = json.loads(answer.read())
+            told = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
         if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
             raise SettingsRefused(
@@ -88,13 +84,13 @@ def ask(page: str) -> Mapping[str, Any]:
         if isinstance(failure, urllib.error.HTTPError | ValueError):
             raise _stranger(page) from None
         why = getattr(failure, "reason", failure)
-        reason = getattr(why, "strerror", None) or why
+        said = getattr(why, "strerror", None) or why
         raise TryAgain(
-            fitted(f"nothing answers at {page} ({reason}); start the pipeline, or see `health.port`")
+            fitted(f"nothing answers at {page} ({said}); start the pipeline, or see `health.port`")
         ) from None
-    if not isinstance(status, dict) or not {"pipeline", "doing", "streams"} <= status.keys():
+    if not isinstance(told, dict) or not {"pipeline", "doing", "streams"} <= told.keys():
         raise _stranger(page)
-    return status
+    return told
 
 
 def _stranger(page: str) -> SettingsRefused:
@@ -104,27 +100,27 @@ def _stranger(page: str) -> SettingsRefused:
 # -- a frame ----------------------------------------------------------------------------------------------
 
 
-def frame(status: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
-    status, page, gone = all_printable(status), printable(page), printable(gone)
+def frame(told: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
+    told, page, gone = all_printable(told), printable(page), printable(gone)
     return Group(
-        _head(status, page, gone),
-        *(Text(reason, style="yellow") for reason in status["reasons"]),
-        *_part("Streams, over the last hour", _streams(status)),
-        *_part("The last batches", _batches(status)),
-        *_part("Tables", _tables(status)),
-        *_part("Dead letters", _dead(status)),
-        *_part("What went wrong", _problems(status)),
+        _head(told, page, gone),
+        *(Text(reason, style="yellow") for reason in told["reasons"]),
+        *_part("Streams, over the last hour", _streams(told)),
+        *_part("The last batches", _batches(told)),
+        *_part("Tables", _tables(told)),
+        *_part("Dead letters", _dead(told)),
+        *_part("What went wrong", _problems(told)),
     )
 
 
-def _head(status: Mapping[str, Any], page: str, gone: str) -> RenderableType:
-    verdict, style = ("stuck", "red") if not status["live"] else ("not ready", "yellow")
-    if status["live"] and status["ready"]:
+def _head(told: Mapping[str, Any], page: str, gone: str) -> RenderableType:
+    verdict, style = ("stuck", "red") if not told["live"] else ("not ready", "yellow")
+    if told["live"] and told["ready"]:
         verdict, style = "ready", "green"
     if gone:
         verdict, style = f"no answer: {gone}", "red"
-    head = Text.assemble((f" {status['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
-    return head.append(f"  runs for {duration(status['now'] - status['began'])}  {page.removesuffix(PAGE)}", "dim")
+    head = Text.assemble((f" {told['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
+    return head.append(f"  runs for {_seconds(told['now'] - told['began'])}  {page.removesuffix(PAGE)}", "dim")
 
 
 def _part(title: str, table: Table) -> Iterator[RenderableType]:
@@ -142,74 +138,74 @@ def _table(*heads: str, left: Sequence[str] = ()) -> Table:
     return table
 
 
-def _streams(status: Mapping[str, Any]) -> Table:
+def _streams(told: Mapping[str, Any]) -> Table:
     """Three rows for each stream: its state at the left, figures in the middle, the last hour at the right."""
     table = _table("stream", "what", "now", "then", left=("what", "then"))
     table.show_header = False
-    for name, doing in status["doing"].items():
-        seen = status["streams"].get(name, {})
-        minutes, now = seen.get("minutes", ()), status["now"]
+    for name, doing in told["doing"].items():
+        seen = told["streams"].get(name, {})
+        minutes, now = seen.get("minutes", ()), told["now"]
         landed = _cells(minutes, now, lambda each: each["landed"], sum)
         state = Text(doing["state"], style=STATES.get(doing["state"], "yellow"))
-        behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {duration(seen['lag_s'])}"
+        behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {_seconds(seen['lag_s'])}"
         table.add_row(
             Text(name, style="bold"), "records a second", _rate(minutes, now), _line([each or 0 for each in landed])
         )
         lag = _cells(minutes, now, lambda each: each["lag"], max)
-        table.add_row(state.append(f" {duration(doing['for_s'])}", "dim"), "lag", behind, _line(lag, "yellow"))
+        table.add_row(state.append(f" {_seconds(doing['for_s'])}", "dim"), "lag", behind, _line(lag, "yellow"))
         fresh = _cells(minutes, now, lambda each: each["freshness_s"], max)
-        table.add_row("", "freshness", duration(seen.get("freshness_s")), _line(fresh, "magenta"))
+        table.add_row("", "freshness", _seconds(seen.get("freshness_s")), _line(fresh, "magenta"))
     return table
 
 
-def _batches(status: Mapping[str, Any]) -> Table:
+def _batches(told: Mapping[str, Any]) -> Table:
     table = _table("stream", "batch", "ended", "received", "landed", "dead", "tables", "took", "", left=("",))
-    last = list(reversed(status["batches"]))[:BATCHES]
+    last = list(reversed(told["batches"]))[:BATCHES]
     longest = max((each["took_s"] for each in last), default=0) or 1
     for each in last:
         bar = BLOCKS[-1] * max(1, round(8 * each["took_s"] / longest))
         table.add_row(
             Text(each["stream"]),
             f"{each['batch']:,}",
-            f"{duration(status['now'] - each['ended'])} ago",
+            f"{_seconds(told['now'] - each['ended'])} ago",
             f"{each['received']:,}",
             f"{each['landed']:,}",
             Text(f"{each['dead']:,}", style="red" if each["dead"] else "dim"),
             str(each["tables"]),
-            duration(each["took_s"]),
+            _seconds(each["took_s"]),
             Text(bar, style="red" if each["dead"] else "blue"),
         )
     return table
 
 
-def _tables(status: Mapping[str, Any]) -> Table:
-    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last commit")
-    for each in status["tables"]:
+def _tables(told: Mapping[str, Any]) -> Table:
+    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last landing")
+    for each in told["tables"]:
         table.add_row(
             Text(each["name"]),
             f"{each['rows']:,}",
             f"{each['files']:,}",
-            size(each["bytes"]),
+            _size(each["bytes"]),
             f"{each['snapshots']:,}",
             f"{each['schema_changes']:,}",
-            f"{duration(status['now'] - each['landed_at'])} ago",
+            f"{_seconds(told['now'] - each['landed_at'])} ago",
         )
     return table
 
 
-def _dead(status: Mapping[str, Any]) -> Table:
+def _dead(told: Mapping[str, Any]) -> Table:
     table = _table("stream", "reason", "records", left=("reason",))
-    for name, seen in status["streams"].items():
+    for name, seen in told["streams"].items():
         for reason, count in seen["dead"].items():
             table.add_row(Text(name), Text(reason, style="red"), f"{count:,}")
     return table
 
 
-def _problems(status: Mapping[str, Any]) -> Table:
+def _problems(told: Mapping[str, Any]) -> Table:
     table = _table("when", "what", "where", "said", left=("what", "where", "said"))
-    for each in status["problems"][:PROBLEMS]:
+    for each in told["problems"][:PROBLEMS]:
         what = Text(each["event"], style="red" if each["level"] == "error" else "yellow")
-        table.add_row(f"{duration(status['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
+        table.add_row(f"{_seconds(told['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
     return table
 
 
@@ -239,7 +235,24 @@ def _line(values: Sequence[float | None], style: str = "blue") -> Text:
 
 
 def _rate(minutes: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Records a second in the last whole minute."""
+    """Of the last whole minute."""
     last = int(now) // 60 * 60 - 60
     rate = next((minute["landed"] / 60 for minute in minutes if minute["at"] == last), 0.0)
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:  # noqa: PLR2004
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"  # noqa: PLR2004
+        count /= 1024
+    return f"{count:.1f} TiB"
