@@ -1,4 +1,4 @@
-"""The frame of the verbs that repair: nothing is changed without a yes, and the exit code says whether something is left."""
+"""The frame of the verbs that repair: nothing is changed without a yes, and the exit code says if something is left."""
 
 import json
 from collections.abc import Iterator
