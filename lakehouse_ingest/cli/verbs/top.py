@@ -1,4 +1,4 @@
-"""`lakehouse-ingest top`: what a running pipeline's status page shows, in a terminal. It asks that process alone."""
+"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal. It asks nothing but that process."""
 
 import json
 import time
@@ -24,7 +24,7 @@ from lakehouse_ingest.settings import HealthSettings
 LOOK_S = 2.0
 PATIENCE_S = 10.0
 PAGE = "/status.json"
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - who listens at all addresses is asked at one
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a server that listens at all addresses is asked at one
 MINUTES, CELLS = 60, 30  # the last hour, two minutes a cell
 BLOCKS = "▁▂▃▄▅▆▇█"
 STATES = {"running": "green", "failed": "red", "ended": "dim"}
@@ -32,7 +32,7 @@ BATCHES, PROBLEMS = 6, 5
 
 
 def top(settings: HealthSettings | None, *, url: str | None = None, once: bool = False) -> None:
-    """`settings` say where it serves, unless the `url` does."""
+    """The pipeline is asked at the `url`, or where its `settings` say that it serves its page."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
     console = Terminal()
     told = ask(page)
@@ -61,30 +61,28 @@ def _page(url: str) -> str:
 def _page_of(settings: HealthSettings) -> str:
     if settings.port is None:
         raise SettingsRefused(
-            "`health.port` is not set, so no page is served: set it and start the pipeline again, or give --url"
+            "`health.port` is not set, so there is no page; set it and start the pipeline again, or give --url"
         )
     if settings.port == 0:
         raise SettingsRefused(
-            "`health.port` is 0, which is any free port: give --url, which the log's `health_serves` tells"
+            "`health.port` is 0, which means any free port; give --url, which the log names in `health_serves`"
         )
     host = ANYWHERE.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{PAGE}"
 
 
 def ask(page: str) -> Mapping[str, Any]:
-    """What it tells now."""
+    """The figures of this moment."""
     try:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
             told = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
         if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
             raise SettingsRefused(
-                fitted(f"{page} is not to be asked by that name: use its address, or add it to `health.hosts`")
+                fitted(f"{page} refuses requests by that name; use its address, or add the name to `health.hosts`")
             ) from None
         if isinstance(failure, urllib.error.HTTPError | ValueError):
-            raise SettingsRefused(
-                f"what answers at {page} is no pipeline of ours; see `health.port`, or --url"
-            ) from None
+            raise _stranger(page) from None
         why = getattr(failure, "reason", failure)
         said = getattr(why, "strerror", None) or why
         raise TryAgain(
@@ -132,7 +130,7 @@ def _part(title: str, table: Table) -> Iterator[RenderableType]:
 
 
 def _table(*heads: str, left: Sequence[str] = ()) -> Table:
-    """Its first column is text, and so are those on the `left`."""
+    """The first column is text, and so are those named in `left`."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     for number, head in enumerate(heads):
         text = not number or head in left
@@ -141,7 +139,7 @@ def _table(*heads: str, left: Sequence[str] = ()) -> Table:
 
 
 def _streams(told: Mapping[str, Any]) -> Table:
-    """Three rows each: what it does at the left, figures in the middle, and how they have been at the right."""
+    """Three rows for each stream: its state at the left, figures in the middle, the last hour at the right."""
     table = _table("stream", "what", "now", "then", left=("what", "then"))
     table.show_header = False
     for name, doing in told["doing"].items():
@@ -220,7 +218,7 @@ def _cells(
     what: Callable[[Mapping[str, Any]], float | None],
     together: Callable[[Sequence[float]], float],
 ) -> list[float | None]:
-    """The last hour, the newest at the right; None where nothing was seen."""
+    """The last hour, the newest at the right; None where there are no figures."""
     found: list[list[float]] = [[] for _ in range(CELLS)]
     last, each_cell = int(now) // 60 * 60, MINUTES // CELLS
     for minute in minutes:

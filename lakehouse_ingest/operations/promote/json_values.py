@@ -1,4 +1,4 @@
-"""What was set aside of a row, and how a column takes it: plain values."""
+"""The rescued fields of a row, and how a column takes them: plain values."""
 
 import datetime as dt
 import json
@@ -16,7 +16,7 @@ from lakehouse_ingest.schema.column_types import are_names
 
 
 class _Written(Decimal):
-    """With the text that it was written as: a column of text has it so."""
+    """A number that keeps the text it was written as, because a column of text takes it as that."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -27,7 +27,7 @@ class _Written(Decimal):
 
 _DECODER = json.JSONDecoder(parse_float=_Written)
 _BETWEEN = " \t\r\n,:"
-# What `shaping` reads as a time, but with no digit that a column does not keep.
+# The times that `shaping` reads, but only those whose digits a column keeps completely.
 _TIME = re.compile(
     r"(?P<local>\d{4}-\d{2}-\d{2}([T ]([01]\d|2[0-3]):\d{2}(?P<seconds>:\d{2}([.,]\d{1,6}0{0,3})?)?)?)"
     r"(?(seconds)(\s?(?P<zone>Z|[+-]((0\d|1[0-7])(:?[0-5]\d)?|18(:?00)?)))?)",
@@ -37,9 +37,9 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def parts_of(text: str) -> dict[str, str]:
-    """The fields of a JSON object, each value as it is written: nothing of it goes through a float.
+    """The fields of a JSON object, each value as it is written, so that no number is rounded by a float.
 
-    None of another text: it is of others, who write to the column too.
+    Any other text gives no fields: another writer put it into the column.
     """
     try:
         is_object = isinstance(value_of(text), dict)
@@ -59,7 +59,7 @@ def parts_of(text: str) -> dict[str, str]:
 
 
 def _beyond(text: str, at: int) -> int:
-    """Behind what stands between keys and values."""
+    """The position behind the characters between keys and values."""
     while text[at : at + 1] and text[at] in _BETWEEN:
         at += 1
     return at
@@ -70,7 +70,7 @@ def value_of(text: str) -> Any:
 
 
 def written(parts: Mapping[str, str]) -> str | None:
-    """Back as an object; None where nothing is left."""
+    """The fields as a JSON object again; None if there are none."""
     inside = ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, text in parts.items())
     return f"{{{inside}}}" if parts else None
 
@@ -82,20 +82,20 @@ def found_at(value: Any, path: Sequence[str]) -> Any:
 
 
 def put_at(row: Any, path: Sequence[str], value: Any) -> Any:
-    """The value within what is there of the objects that lead to it."""
+    """The row with the value put in, inside the objects that lead to it; those that are there are kept."""
     if not path:
         return value
     return {**(row or {}), path[0]: put_at((row or {}).get(path[0]), path[1:], value)}
 
 
 def holds(value: Any) -> bool:
-    """`null`, `[]` and `{}` hold nothing, nor does what is made of these alone."""
+    """Whether there is anything in a value. `null`, `[]` and `{}` hold nothing, nor do values made of these alone."""
     inside = value.values() if isinstance(value, dict) else value
     return any(map(holds, inside)) if isinstance(value, dict | list) else value is not None
 
 
 def covered(value: Any, got: Any) -> bool:
-    """Whether the column holds all of it; what holds nothing may be missing."""
+    """Whether the column holds all of the value. Parts that hold nothing may be missing."""
     if not holds(value):
         return True
     match value, got:
@@ -109,7 +109,7 @@ def covered(value: Any, got: Any) -> bool:
 
 
 def fitted(value: Any, kind: pa.DataType) -> Any:
-    """The value as the column takes it; a ValueError where it does not, or where something of it would be lost."""
+    """The value as the column takes it. Raises ValueError if it does not, or if something would be lost."""
     if value is None:
         return None
     found = _nested(value, kind) if pa.types.is_nested(kind) else _plain(value, kind)
@@ -144,7 +144,7 @@ def _text(value: Any, _: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """As a column of text has it that was there from the beginning: with all digits."""
+    """As text, with all digits: a column of text that was there from the beginning has the same."""
     match value:
         case dict():
             return written({key: _json(each) for key, each in value.items()}) or "{}"
@@ -172,7 +172,7 @@ def _fraction(value: Any, kind: Any) -> float | None:
         (held,) = (found,) if kind.bit_width == 64 else unpack("f", pack("f", found))  # noqa: PLR2004
     except OverflowError:
         return None
-    # Of a fraction the nearest number is what everybody means; a whole number may be somebody's id.
+    # The nearest number will do for a fraction. A whole number may be an id, so it has to be exact.
     return found if isfinite(held) and (isinstance(value, Decimal) or held == value) else None
 
 
@@ -187,15 +187,15 @@ def _decimal(value: Any, kind: Any) -> Decimal | None:
 
 
 def _time(value: Any, kind: Any) -> dt.datetime | None:
-    told = _TIME.fullmatch(value) if isinstance(value, str) else None
-    if told is None or (told["zone"] and not kind.tz):
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None or (match["zone"] and not kind.tz):
         return None
-    at = dt.datetime.fromisoformat(told["local"] + (told["zone"] or ""))
+    at = dt.datetime.fromisoformat(match["local"] + (match["zone"] or ""))
     if not kind.tz:
         return at
     try:
         return (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
-    except OverflowError:  # beyond the years that readers can take
+    except OverflowError:  # beyond the years that a datetime can hold
         return None
 
 
@@ -220,13 +220,13 @@ _TAKES: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
 
 
 class _Several(Exception):
-    """Values that have no kind in common but JSON text."""
+    """The values have no type in common but JSON text."""
 
 
 def type_of(values: Iterable[Any]) -> str:
-    """In Iceberg's words what takes all of them, in whatever order; JSON text where they are of several kinds.
+    """The Iceberg type that takes all these values, in whatever order; `string` if they have no other in common.
 
-    No value is kept: each has a kind, None where it holds nothing, and two kinds become one.
+    No value is kept in memory. Each value has a kind, which is None if it holds nothing, and two kinds become one.
     """
     try:
         return _iceberg(_met(map(_kind, values))) or "string"
