@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from catalog.layouts import shown
+from catalog.partitions import shown
 from catalog.specs import Column, Default, Partition
 
 

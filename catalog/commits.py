@@ -22,9 +22,9 @@ from pyiceberg.table.update import (
 )
 
 from catalog.connection import Lake
+from catalog.conversions import state_from
 from catalog.errors import Conflict, Refused, TableMissing
 from catalog.specs import TableState
-from catalog.states import state_from
 
 WRITTEN_FORMAT = 2  # the newest that pyiceberg writes a snapshot's manifests of
 FOR_EVER_MS = 2**63 - 1  # the longest age that Iceberg knows

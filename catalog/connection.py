@@ -12,11 +12,11 @@ from pyiceberg.catalog.rest.auth import AuthManager, NoopAuthManager
 from pyiceberg.table import Table
 from requests import Session
 
-from catalog.attempts import patiently
 from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_code, without_location_provider
+from catalog.conversions import state_of
 from catalog.errors import Denied, Refused, Unreachable, translated
+from catalog.retries import patiently
 from catalog.specs import Connection, TableState
-from catalog.states import state_of
 
 _SECRET = re.compile(
     r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."

@@ -6,15 +6,15 @@ from typing import Any, cast
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertLastAssignedFieldId
 
-from catalog.attempts import patiently
 from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
 from catalog.commits import Requirements, Updates, commit
 from catalog.connection import Lake
+from catalog.conversions import state_of
 from catalog.errors import Conflict, OutcomeUnknown, Refused
 from catalog.planning import Plan, additions, plan
 from catalog.repartitioning import repartition
+from catalog.retries import patiently
 from catalog.specs import Column, TableState
-from catalog.states import state_of
 from catalog.typenames import parse_type
 
 

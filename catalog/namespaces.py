@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchNamespaceError
 
-from catalog.attempts import patiently
 from catalog.connection import Lake
 from catalog.errors import (
     Conflict,
@@ -16,6 +15,7 @@ from catalog.errors import (
     Refused,
     Unreachable,
 )
+from catalog.retries import patiently
 
 _LOCATION = "location"
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from catalog.changes import Add, Change, Describe, Fate, Fill, Relax, Repartition, Verdict, Widen
-from catalog.comparison import Comparison
+from catalog.column_defaults import filled
 from catalog.contracts import FOLLOW, Contract, Rule, within
-from catalog.defaults import filled
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
-from catalog.layouts import misfits, same_partitions, shown, term_of
+from catalog.partitions import misfits, same_partitions, shown, term_of
+from catalog.schema_comparison import Comparison
 from catalog.specs import Column, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
 

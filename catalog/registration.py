@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.types import DoubleType, FloatType, StructType
 
-from catalog.attempts import patiently
+from catalog.column_defaults import misfit
 from catalog.commits import commit
 from catalog.commits import properties as updated
 from catalog.connection import Lake, identifier_of
-from catalog.defaults import misfit
+from catalog.conversions import partition_spec_of, schema_of, sort_order_of
 from catalog.errors import Conflict, Denied, NamespaceMissing, OutcomeUnknown, Refused, TableMissing, Unreachable
 from catalog.fields import columns_in, is_leaf, parts_of, struct_of
-from catalog.layouts import misfits, term_of, unfit
+from catalog.partitions import misfits, term_of, unfit
+from catalog.retries import patiently
 from catalog.specs import TableSpec, TableState
-from catalog.states import partition_spec_of, schema_of, sort_order_of
 
 _FORMAT = "format-version"
 # What is needed for deletes by row, and what every engine reads.

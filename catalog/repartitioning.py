@@ -20,9 +20,9 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import parse_transform
 
 from catalog.commits import Requirements, Updates
-from catalog.layouts import VOID, key_of, named
+from catalog.conversions import FIRST_PARTITION_ID, field_of, partition_of
+from catalog.partitions import VOID, key_of, named
 from catalog.specs import Partition
-from catalog.states import FIRST_PARTITION_ID, field_of, partition_of
 
 _LAST_ADDED = -1
 _KEEPS_ALL = 1  # the format in which a field that is dropped stays behind as a void one, for good

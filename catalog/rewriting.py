@@ -13,15 +13,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
-from catalog.attempts import patiently
+from catalog.appends import TRIES
 from catalog.commits import check_writable, commit, still
 from catalog.connection import Lake
+from catalog.conversions import state_of
+from catalog.data_files import read_rows, write_rows
+from catalog.direct_commits import Decide
 from catalog.errors import Conflict, OutcomeUnknown, Refused
-from catalog.main_only import Decide
-from catalog.rows import read_rows, write_rows
+from catalog.retries import patiently
 from catalog.specs import TableState
-from catalog.staging import TRIES
-from catalog.states import state_of
 
 _MAIN = "main"
 

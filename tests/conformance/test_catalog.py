@@ -50,8 +50,8 @@ from catalog import (
     rewrite_rows,
     set_properties,
 )
+from catalog.appends import written_files
 from catalog.commits import append_onto_main, commit
-from catalog.staging import written_files
 from tests.services.catalogs import NAMESPACE, Can, Kind
 from tests.services.faulty import Faulty
 

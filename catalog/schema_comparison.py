@@ -20,8 +20,8 @@ from catalog.fields import (
     struct_of,
     word_for,
 )
-from catalog.promotions import Relation, relation
 from catalog.specs import TableState
+from catalog.type_widening import Relation, relation
 from catalog.typenames import type_text
 
 _FOLLOWS_NO_MORE = {

@@ -38,10 +38,10 @@ from pyiceberg.table.update import (
 from catalog.changes import Change, Repartition
 from catalog.connection import Lake
 from catalog.contracts import Contract
-from catalog.layouts import same_partitions
+from catalog.conversions import state_from
+from catalog.partitions import same_partitions
 from catalog.planning import plan
 from catalog.specs import TableSpec, TableState
-from catalog.states import state_from
 
 _Name = tuple[str, ...]
 _LANDS = (AddSnapshotUpdate, SetSnapshotRefUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate)

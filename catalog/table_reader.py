@@ -1,5 +1,6 @@
 """What a table's head is made of: its files, and what stands in some columns of one of them."""
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import NestedField, PrimitiveType
 
 from catalog.connection import Lake
+from catalog.conversions import state_of
 from catalog.errors import FileMissing
 from catalog.specs import TableState
-from catalog.states import state_of
 
 _BATCH_ROWS = 65_536
 _BUFFER = 2**20  # bytes of a column that are read at once: without it a whole row group's
@@ -159,3 +160,12 @@ def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
         at = column.type.get_field_index(name)
         column = column.flatten()[at] if at >= 0 else pa.nulls(batch.num_rows)
     return column
+
+
+def rows_since(lake: Lake, name: str, column: str, moment: dt.datetime, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of main whose time in `column` is that moment or later; only files that may hold such are opened."""
+    table = lake.table(name)
+    with lake.calling(f"reading table {name}"):
+        scan = table.scan(f"{column} >= '{moment.isoformat()}'", selected_fields=tuple(columns))
+        found: list[dict[str, Any]] = scan.to_arrow().to_pylist()
+    return found

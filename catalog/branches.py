@@ -7,9 +7,9 @@ branch fences the older one for good. For what is staged without a branch see `m
 
 from collections.abc import Sequence
 
-from catalog.attempts import patiently
 from catalog.commits import WRITTEN_FORMAT, append_onto_main, commit, forget, is_published, move, note, remove, still
 from catalog.connection import Lake
+from catalog.conversions import state_of
 from catalog.errors import (
     BranchesRefused,
     BranchExists,
@@ -21,8 +21,8 @@ from catalog.errors import (
     Refused,
     Unreachable,
 )
+from catalog.retries import patiently
 from catalog.specs import TableState
-from catalog.states import state_of
 
 _MAIN = "main"
 

@@ -22,8 +22,8 @@ from pyiceberg.types import (
 from catalog.changes import Add, Evolution, Fill
 from catalog.contracts import Contract, Rule
 from catalog.fields import is_leaf
-from catalog.promotions import Relation, relation
 from catalog.specs import Column, Default, TableState
+from catalog.type_widening import Relation, relation
 from catalog.typenames import parse_type, type_text
 
 _FORMAT = 3  # the first that has them

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from catalog.attempts import patiently
+from catalog.appends import TRIES, added_files, built, check_fit, written_once
 from catalog.commits import commit, move, properties, still
 from catalog.connection import Lake
+from catalog.conversions import state_of
 from catalog.errors import Conflict, FilesUnfit, OutcomeUnknown
+from catalog.retries import patiently
 from catalog.specs import TableState
-from catalog.staging import TRIES, added_files, built, check_fit, written_once
-from catalog.states import state_of
 
 _MAIN = "main"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from catalog.connection import Lake
 from catalog.errors import Refused, TableMissing
 from catalog.fields import columns_in, struct_of
-from catalog.layouts import VOID, shown
+from catalog.partitions import VOID, shown
 from catalog.registration import A_VIEW, is_view, load
 from catalog.specs import TableState
 

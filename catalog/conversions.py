@@ -12,8 +12,8 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import NestedField, StructType
 
-from catalog.defaults import column_of
-from catalog.layouts import named, term_of
+from catalog.column_defaults import column_of
+from catalog.partitions import named, term_of
 from catalog.specs import Partition, Snapshot, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
 

@@ -9,13 +9,13 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from catalog.attempts import patiently
 from catalog.commits import WRITTEN_FORMAT, Append, append_onto_main, commit, is_published, move, note, still
 from catalog.connection import Lake
+from catalog.conversions import state_of
+from catalog.data_files import write_rows
 from catalog.errors import BranchGone, CatalogError, Conflict, FilesUnfit, OutcomeUnknown, Refused, Unreachable
-from catalog.rows import write_rows
+from catalog.retries import patiently
 from catalog.specs import Staged, TableState
-from catalog.states import state_of
 
 # Each is a race that a busy neighbour wins more often than not: it needs no more than one that we win.
 TRIES = 24
