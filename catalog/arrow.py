@@ -1,7 +1,7 @@
 """Types as data in memory has them: Arrow's, there and back.
 
     today = rows.schema                                    # of a pyarrow.Table, a Parquet file, a DataFrame
-    plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", columns_of(today)))
+    plan(load(client, "iot.sensors"), TableSpec("iot.sensors", columns_of(today)))
 
 What Iceberg has no type for gets the next one that holds every value of it: an unsigned integer the next wider signed
 one. Where none does, the field is refused by its path; no value is ever rounded by the type that was chosen for it.

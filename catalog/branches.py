@@ -1,13 +1,28 @@
-"""A writer's branch, and what it holds set upon main: every step a compare-and-set.
+"""A writer's branch, and its publication: every step is a compare-and-set.
 
-A writer stages on a branch of its own and publishes by moving main there. Main moves only when it is still
-where the staged snapshot was built, and only while the branch is still there: a newer writer that drops the
-branch fences the older one for good. For what is staged without a branch see `main_only`.
+A writer commits to a branch of its own and publishes by moving main to the branch's head. Main moves only if it is
+still where that snapshot was built upon, and only if the branch still exists. So a newer writer that drops the branch
+fences the older one for good. `direct_commits` does the same without branches.
 """
 
 from collections.abc import Sequence
 
-from catalog.commits import WRITTEN_FORMAT, append_onto_main, commit, forget, is_published, move, note, remove, still
+from pyiceberg.table import Table
+
+from catalog.commit_loop import Proposal, commit_loop
+from catalog.commits import (
+    MAIN,
+    WRITTEN_FORMAT,
+    Updates,
+    append_onto_main,
+    commit,
+    drop_ref,
+    forget_published,
+    is_published,
+    note_published,
+    ref_is_at,
+    set_branch,
+)
 from catalog.connection import Lake
 from catalog.conversions import state_of
 from catalog.errors import (
@@ -21,107 +36,99 @@ from catalog.errors import (
     Refused,
     Unreachable,
 )
-from catalog.retries import patiently
+from catalog.retries import retrying
 from catalog.specs import TableState
 
-_MAIN = "main"
 
+def open_branch(client: Lake, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
+    """Create the branch at main's head and drop the others in the same commit; raises BranchExists if it exists.
 
-def open_branch(lake: Lake, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
-    """Make the branch at main's head and drop the others with the same commit; Conflict where it exists.
-
-    Without any snapshot there is nothing to point to: the branch then gets an empty one, main stays unset.
-    OutcomeUnknown where it is there after we have asked for it: without an answer, or with the refusal that a
-    proxy gets when it repeats a request. Whether a branch of this name is ours or another's cannot be told.
-    BranchesRefused where the catalog does not take it, Refused where the table's format has no empty one from here.
+    A table without any snapshot has nothing to point to: the branch then gets an empty snapshot, and main stays unset.
+    Raises OutcomeUnknown if the answer got lost, or if the branch appears after a refused commit of ours. Nobody can
+    tell then whether a branch of this name is ours. Raises BranchesRefused if the catalog allows no such branch, and
+    Refused if no empty snapshot can be written in the table's format from here.
     """
     _not_main(branch, *drop)
-    refused: Conflict | None = None
-    for last in patiently():
-        table = lake.table(name)
-        state = state_of(table)
-        if branch in state.refs and refused:
-            raise OutcomeUnknown(f"{refused}; by now it is there") from refused
+    what = f"opening branch {branch}"
+    refusals: list[Exception] = []
+
+    def refused(_attempt: int, failure: Exception) -> None:
+        if isinstance(failure, OutcomeUnknown):
+            raise failure
+        refusals.append(failure)
+
+    def attempt(table: Table, state: TableState) -> Proposal:
+        if branch in state.refs and refusals:
+            raise OutcomeUnknown(f"{refusals[-1]}; now the branch exists, and may be ours") from refusals[-1]
         if branch in state.refs:
-            raise BranchExists(f"opening branch {branch} of table {name}: it exists already")
-        updates = [*(remove(ref) for ref in drop if ref in state.refs), *forget(state, drop)]
-        if (at := state.main or _empty(state, drop)) is not None:
-            updates.append(move(branch, at))
-        elif state.format_version > WRITTEN_FORMAT:
-            raise Refused(
-                f"{name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
-                " written from here: insert a row with another engine, or make it of version 2"
-            )
-        else:
-            with lake.calling(f"opening branch {branch} of table {name}"):
-                empty = append_onto_main(table, (), {})
-            updates += [*empty.updates, move(branch, empty.snapshot)]
-        requirements = (still(branch, None), still(_MAIN, state.main))
-        try:
-            return commit(lake, table, f"opening branch {branch}", requirements, tuple(updates))
-        except Conflict as conflict:
-            # Main may just have moved; whether the branch was taken is seen at the next look.
-            refused = conflict
-            if last:
-                raise
-        except Refused as refusal:
-            raise BranchesRefused(str(refusal)) from refusal
-    raise AssertionError
+            raise BranchExists(f"{what} of table {name}: the branch exists already")
+        head = _head_for_branch(client, table, state, branch, drop)
+        updates = (*(drop_ref(ref) for ref in drop if ref in state.refs), *forget_published(state, drop), *head)
+        return Proposal((ref_is_at(branch, None), ref_is_at(MAIN, state.main)), updates, refusal=BranchesRefused)
+
+    return commit_loop(client, name, what, attempt, refused=refused)
+
+
+def _head_for_branch(client: Lake, table: Table, state: TableState, branch: str, drop: Sequence[str]) -> Updates:
+    """Point the branch to main's head; in a table without snapshots, to an empty one that is written for it."""
+    if (at := state.main or _empty(state, drop)) is not None:
+        return (set_branch(branch, at),)
+    if state.format_version > WRITTEN_FORMAT:
+        raise Refused(
+            f"{state.name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
+            " written from here: insert a row with another engine, or make it of version 2"
+        )
+    with client.calling(f"opening branch {branch} of table {state.name}"):
+        empty = append_onto_main(table, (), {})
+    return (*empty.updates, set_branch(branch, empty.snapshot))
 
 
 def _empty(state: TableState, branches: Sequence[str]) -> int | None:
-    """Give the empty snapshot that an earlier branch began with: a table that stays empty gets no second one."""
+    """Find the empty snapshot that an earlier branch began with, so that an idle table gets no second one."""
     heads = (state.refs[branch] for branch in branches if branch in state.refs)
     return next((at for at in heads if state.snapshots[at].summary.get("total-records") == "0"), None)
 
 
-def drop_branches(lake: Lake, name: str, branches: Sequence[str]) -> TableState:
+def drop_branches(client: Lake, name: str, branches: Sequence[str]) -> TableState:
     """Drop those of the branches that exist."""
     _not_main(*branches)
-    for last in patiently():
-        table = lake.table(name)
-        state = state_of(table)
-        found = tuple(remove(ref) for ref in branches if ref in state.refs)
-        if not found:
-            return state
-        try:
-            return commit(lake, table, "dropping branches", (), (*found, *forget(state, branches)))
-        except (Conflict, OutcomeUnknown):
-            if last:
-                raise
-    raise AssertionError
+
+    def attempt(_table: Table, state: TableState) -> Proposal | None:
+        found = tuple(drop_ref(ref) for ref in branches if ref in state.refs)
+        return Proposal((), (*found, *forget_published(state, branches))) if found else None
+
+    return commit_loop(client, name, "dropping branches", attempt)
 
 
-def publish(lake: Lake, name: str, branch: str | None, staged: int, parent: int | None) -> TableState:
-    """Move main from `parent` to `staged`, which the branch must still point to; None: it was staged without one.
+def publish(client: Lake, name: str, branch: str | None, staged: int, parent: int | None) -> TableState:
+    """Move main from `parent` to `staged`, which the branch must still point to; None if it was written without one.
 
-    Safe to repeat. A refusal or a missing answer is settled by looking whether main's history holds `staged`:
-    if it does, this succeeded; if it does not, Conflict (BranchGone when the branch was dropped); if nobody
-    can say, OutcomeUnknown. A request that was lost may still arrive after a Conflict: it is fenced as soon as
-    the branch, or main, has moved, and whoever publishes again looks before that. FilesUnfit where nothing has
-    kept the snapshot, and others have expired it.
+    Safe to repeat. After a refusal or a lost answer the table is loaded again. If main's history holds `staged`, this
+    succeeded; if not, Conflict is raised (BranchGone if the branch was dropped); if nobody can tell, OutcomeUnknown.
+    A lost request may still arrive after a Conflict. It is fenced once the branch or main has moved, and whoever
+    publishes again looks before that. Raises FilesUnfit if others have expired a snapshot that no branch kept.
     """
     _not_main(*_only(branch))
     what = f"publishing {staged}"
-    table = lake.table(name)
+    table = client.table(name)
     state = state_of(table)
     if is_published(state, branch, staged):
         return state
     if branch is None:
         _check_there(state, staged)
     if staged in state.snapshots and not _descends(state, staged, parent):
-        # Main would lose what lies between: this must not even be tried.
+        # Main would lose what lies between, so this must not even be tried.
         raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so it must be staged again")
-    requirements = (still(_MAIN, parent), *(still(ref, staged) for ref in _only(branch)))
+    requirements = (ref_is_at(MAIN, parent), *(ref_is_at(ref, staged) for ref in _only(branch)))
     try:
-        updates = (move(_MAIN, staged), *(note(ref, staged) for ref in _only(branch)))
-        return commit(lake, table, what, requirements, updates)
+        updates = (set_branch(MAIN, staged), *(note_published(ref, staged) for ref in _only(branch)))
+        return commit(client, table, what, requirements, updates)
     except (Conflict, OutcomeUnknown) as failure:
-        # Also after a refusal: a proxy that repeats a request gets the refusal of its second.
-        return _settled(lake, name, branch, staged, failure)
+        # After a refusal too: a proxy that repeats a request passes on the refusal of the second one.
+        return _settled(client, name, branch, staged, failure)
     except Refused:
         if branch is None:
-            _check_there(lake.state(name), staged)
+            _check_there(client.state(name), staged)
         raise
 
 
@@ -138,30 +145,29 @@ def _descends(state: TableState, staged: int, parent: int | None) -> bool:
     return parent is None or any(snapshot.id == parent for snapshot in state.lineage(staged))
 
 
-def _settled(lake: Lake, name: str, branch: str | None, staged: int, failure: CatalogError) -> TableState:
-    state = _looked_up(lake, name, failure)
+def _settled(client: Lake, name: str, branch: str | None, staged: int, failure: CatalogError) -> TableState:
+    state = _looked_up(client, name, failure)
     if is_published(state, branch, staged):
-        lake.settled(name)
+        client.settled(name)
         return state
     if branch is None and state.contains(staged) is None:
-        raise OutcomeUnknown(f"{failure}; the history that could tell has been expired") from failure
+        raise OutcomeUnknown(
+            f"{failure}; nobody can tell whether main holds it, for others have expired that part of main's history"
+        ) from failure
     if branch is not None and branch not in state.refs:
-        raise BranchGone(f"publishing {staged} of table {name}: branch {branch} is not there any more") from failure
+        raise BranchGone(f"publishing {staged} of table {name}: branch {branch} does not exist any more") from failure
     if isinstance(failure, Conflict):
         raise failure
     raise Conflict(f"{failure}; main does not hold it") from failure
 
 
-def _looked_up(lake: Lake, name: str, failure: CatalogError) -> TableState:
-    for last in patiently():
-        try:
-            return lake.state(name)
-        except Unreachable as silence:
-            if last:
-                raise OutcomeUnknown(f"{failure}; and looking it up: {silence}") from failure
-    raise AssertionError
+def _looked_up(client: Lake, name: str, failure: CatalogError) -> TableState:
+    try:
+        return retrying(Unreachable)(client.state, name)
+    except Unreachable as silence:
+        raise OutcomeUnknown(f"{failure}; and looking it up: {silence}") from failure
 
 
 def _not_main(*branches: str) -> None:
-    if _MAIN in branches:
-        raise ValueError("main is no writer's branch")
+    if MAIN in branches:
+        raise ValueError("main is no writer's branch: name another one")

@@ -1,7 +1,7 @@
 """Changes of tables held in memory, upon a catalog that stays as it is: what they would come to, without doing them.
 
     stage = Stage()
-    rehearsed = rehearse(lake, stage)
+    rehearsed = rehearse(client, stage)
     create_table(rehearsed, spec); apply(rehearsed, "iot.sensors", found)     # all that reads sees both
     stage.namespaces, stage.tables      # what would be there, and each table as it was and as it would be
 
@@ -83,9 +83,9 @@ class Stage:
     lock: Lock = field(default_factory=Lock, repr=False)
 
 
-def rehearse(lake: Lake, stage: Stage) -> Lake:
-    """Give a lake of the same tables, whose changes go to the stage."""
-    return Lake(cast("Catalog", _Rehearsed(lake.pyiceberg, stage)))
+def rehearse(client: Lake, stage: Stage) -> Lake:
+    """Give a client of the same tables, whose changes go to the stage."""
+    return Lake(cast("Catalog", _Rehearsed(client.pyiceberg, stage)))
 
 
 class _Rehearsed:

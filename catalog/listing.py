@@ -33,17 +33,17 @@ class LiveFile:
     content: str = "data"  # or position deletes, equality deletes: of rows in others
 
 
-def live_files(lake: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
+def live_files(client: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
     """List the files of main's head, or of another snapshot.
 
     Refused where rows of them were deleted by files beside: who reads the files alone would see those rows. With
     `deletes` such files are listed too. FileMissing where a manifest is gone.
     """
-    table = lake.table(name)
+    table = client.table(name)
     found = _snapshot(table, name, snapshot)
     if found is None:
         return
-    with _reading(lake, name, found.manifest_list):
+    with _reading(client, name, found.manifest_list):
         manifests = found.manifests(table.io)
     removing = [each for each in manifests if each.content == ManifestContent.DELETES and _is_alive(each)]
     if removing and not deletes:
@@ -52,7 +52,7 @@ def live_files(lake: Lake, name: str, snapshot: int | None = None, *, deletes: b
             " them: compact it first, or ask for those files too"
         )
     for manifest in [*(each for each in manifests if each.content == ManifestContent.DATA), *removing]:
-        with _reading(lake, name, manifest.manifest_path):
+        with _reading(client, name, manifest.manifest_path):
             entries = manifest.fetch_manifest_entry(table.io)
         spec = table.specs()[manifest.partition_spec_id]
         for entry in entries:
@@ -91,8 +91,8 @@ def _file(file: DataFile, spec: PartitionSpec, schema: Schema) -> LiveFile:
 
 
 @contextmanager
-def _reading(lake: Lake, name: str, path: str) -> Iterator[None]:
-    with lake.calling(f"reading {path} of table {name}"):
+def _reading(client: Lake, name: str, path: str) -> Iterator[None]:
+    with client.calling(f"reading {path} of table {name}"):
         try:
             yield
         except FileNotFoundError:

@@ -15,13 +15,13 @@ from catalog.errors import (
     Refused,
     Unreachable,
 )
-from catalog.retries import patiently
+from catalog.retries import retrying
 
 _LOCATION = "location"
 
 
 def ensure_namespace(
-    lake: Lake,
+    client: Lake,
     namespace: str,
     properties: Mapping[str, str] | None = None,
     *,
@@ -37,51 +37,46 @@ def ensure_namespace(
     if not all(parts):
         raise Refused(f"{namespace!r} is no namespace's name")
     if not create:
-        if not has_namespace(lake, namespace):
+        if not has_namespace(client, namespace):
             raise NamespaceMissing(f"there is no namespace {namespace}, and it may not be made: make it, or allow it")
         return
-    told = {**(properties or {}), **({_LOCATION: location} if location else {})}
+    wanted = {**(properties or {}), **({_LOCATION: location} if location else {})}
     for depth in range(1, len(parts) + 1):
-        for last in patiently():
-            try:
-                _ensure(lake, parts[:depth], told if depth == len(parts) else {})
-                break
-            except (Conflict, Unreachable):
-                # Of two that insert at once, some catalogs answer one with an internal error.
-                if last:
-                    raise
+        # If two writers insert at once, some catalogs answer one of them with an internal error.
+        ensured = retrying((Conflict, Unreachable))
+        ensured(_ensure, client, parts[:depth], wanted if depth == len(parts) else {})
 
 
-def has_namespace(lake: Lake, namespace: str) -> bool:
+def has_namespace(client: Lake, namespace: str) -> bool:
     """Whether it is there."""
-    return _properties(lake, namespace) is not None
+    return _properties(client, namespace) is not None
 
 
-def namespace_properties(lake: Lake, namespace: str) -> dict[str, str]:
+def namespace_properties(client: Lake, namespace: str) -> dict[str, str]:
     """Give its properties, `location` among them where the catalog says it; NamespaceMissing where there is none."""
-    found = _properties(lake, namespace)
+    found = _properties(client, namespace)
     if found is None:
         raise NamespaceMissing(f"there is no namespace {namespace}")
     return found
 
 
-def _properties(lake: Lake, namespace: str) -> dict[str, str] | None:
-    with lake.calling(f"loading namespace {namespace}"):
+def _properties(client: Lake, namespace: str) -> dict[str, str] | None:
+    with client.calling(f"loading namespace {namespace}"):
         try:
-            return dict(lake.pyiceberg.load_namespace_properties(tuple(namespace.split("."))))
+            return dict(client.pyiceberg.load_namespace_properties(tuple(namespace.split("."))))
         except NoSuchNamespaceError:
             return None
 
 
-def _ensure(lake: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
+def _ensure(client: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
     name = ".".join(parts)
     # Looked for first: not everybody who may use a namespace may make one.
-    if has_namespace(lake, name):
+    if has_namespace(client, name):
         return
     try:
-        with lake.calling(f"making namespace {name}"):
+        with client.calling(f"making namespace {name}"):
             try:
-                lake.pyiceberg.create_namespace(parts, dict(properties))
+                client.pyiceberg.create_namespace(parts, dict(properties))
             except NamespaceAlreadyExistsError as there:
                 # Or so it was said: the next look tells.
                 raise Conflict(f"making namespace {name}: {there}") from None

@@ -1,6 +1,6 @@
 """What has to change for a table to take some data, and what of the data it can't take: a value, made of values.
 
-    found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", columns_of_the_data), Contract("widen"))
+    found = plan(load(client, "iot.sensors"), TableSpec("iot.sensors", columns_of_the_data), Contract("widen"))
     found.changes, found.refusals, found.unfilled, found.objections
 
 Nothing here talks to a catalog. What is added goes behind what is there, in the order of what is wanted, and is

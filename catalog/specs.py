@@ -14,11 +14,16 @@ _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
 _UNDERSTOOD = "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
 _HIDDEN = "***"
+# Keys of properties whose values are secrets; whoever knows more of them hands over a longer list.
+HIDDEN_KEYS = r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Where a REST catalog is and how to be let in; shows neither token nor the properties' values."""
+    """Where a REST catalog is and how to get in; its repr shows neither the token nor the properties' values.
+
+    Error messages hide the values of all properties whose keys match `hidden_keys`.
+    """
 
     uri: str
     warehouse: str | None = None
@@ -26,9 +31,10 @@ class Connection:
     properties: Mapping[str, str] = field(default_factory=dict)
     connect_timeout: float = 5.0
     read_timeout: float = 60.0
+    hidden_keys: str = field(default=HIDDEN_KEYS, repr=False)  # a regular expression
 
     def __repr__(self) -> str:
-        # A URI may carry user and password, and any property may be a credential.
+        # A URI may hold a user and a password, and any property may be a credential.
         uri = re.sub(r"(?<=://)[^/@]+@", f"{_HIDDEN}@", self.uri)
         properties = dict.fromkeys(self.properties, _HIDDEN)
         return f"Connection(uri={uri!r}, warehouse={self.warehouse!r}, properties={properties!r})"

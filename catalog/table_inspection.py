@@ -31,12 +31,12 @@ class Inspection:
         return self.state is None and not self.refusal
 
 
-def inspect(lake: Lake, name: str) -> Inspection:
+def inspect(client: Lake, name: str) -> Inspection:
     """Look at what stands under the name; changes nothing. What data it would take, `plan` says."""
     try:
-        state = load(lake, name)
+        state = load(client, name)
     except TableMissing:
-        return Inspection(name, None, f"{name} {A_VIEW}" if is_view(lake, name) else "")
+        return Inspection(name, None, f"{name} {A_VIEW}" if is_view(client, name) else "")
     except Refused as refusal:
         return Inspection(name, None, str(refusal))
     return Inspection(name, state, notes=(*_of_its_shape(state), *_of_its_history(state)))

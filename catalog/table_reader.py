@@ -41,8 +41,8 @@ class HeadFile:
 class Pinned:
     """A table at the head that main had when it was looked up, whatever is committed meanwhile."""
 
-    def __init__(self, lake: Lake, table: Table) -> None:
-        self._lake, self._table = lake, table
+    def __init__(self, client: Lake, table: Table) -> None:
+        self._client, self._table = client, table
         self._with_deletes: dict[str, FileScanTask] = {}
         self.state: TableState = state_of(table)
 
@@ -118,7 +118,7 @@ class Pinned:
     @contextmanager
     def _reading(self, path: str) -> Iterator[None]:
         name = self.state.name
-        with self._lake.calling(f"reading {path} of table {name}"):
+        with self._client.calling(f"reading {path} of table {name}"):
             try:
                 yield
             except FileNotFoundError:
@@ -127,9 +127,9 @@ class Pinned:
                 raise missing from None
 
 
-def pin(lake: Lake, name: str) -> Pinned:
+def pin(client: Lake, name: str) -> Pinned:
     """Look the table up once and for all; TableMissing where there is none."""
-    return Pinned(lake, lake.table(name))
+    return Pinned(client, client.table(name))
 
 
 def _field(schema: Schema, name: str) -> NestedField | None:
@@ -162,10 +162,12 @@ def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
     return column
 
 
-def rows_since(lake: Lake, name: str, column: str, moment: dt.datetime, columns: Sequence[str]) -> list[dict[str, Any]]:
+def rows_since(
+    client: Lake, name: str, column: str, moment: dt.datetime, columns: Sequence[str]
+) -> list[dict[str, Any]]:
     """The rows of main whose time in `column` is that moment or later; only files that may hold such are opened."""
-    table = lake.table(name)
-    with lake.calling(f"reading table {name}"):
+    table = client.table(name)
+    with client.calling(f"reading table {name}"):
         scan = table.scan(f"{column} >= '{moment.isoformat()}'", selected_fields=tuple(columns))
         found: list[dict[str, Any]] = scan.to_arrow().to_pylist()
     return found
