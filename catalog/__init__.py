@@ -5,7 +5,7 @@ ensure_namespace(client, "iot")
 create_table(client, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
 today = columns_of(pyarrow.schema({"id": pyarrow.int64(), "site": pyarrow.string()}))
 found = plan(load(client, "iot.sensors"), TableSpec("iot.sensors", today))
-apply(client, "iot.sensors", found)     # + site string; found.refusals says what the table will not take
+apply(client, "iot.sensors", found)     # + site string; found.refusals has what the table will not take
 open_branch(client, "iot.sensors", "landing_1")
 staged = append_rows(client, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
 publish(client, "iot.sensors", "landing_1", staged.snapshot, staged.parent)

@@ -41,7 +41,7 @@ def publish_again(
     nothing is done. Raises BranchGone if another writer has taken over, and FilesUnfit if the table was changed so that
     the files do not fit any more.
     """
-    what = f"staging {staged} again"
+    what = f"committing {staged} again"
     files: list[DataFile] = []
 
     def added(table: Table, state: TableState) -> Sequence[DataFile]:
@@ -114,7 +114,7 @@ def append_rows(
     client: Lake, name: str, branch: str, rows: Sequence[Mapping[str, object]], summary: Mapping[str, str]
 ) -> Staged:
     """Write a few rows to the branch, upon main's head; the branch drops what it held unpublished."""
-    files, what = written_once(rows), f"staging on branch {branch}"
+    files, what = written_once(rows), f"writing to branch {branch}"
     tried: dict[int, Staged] = {}
 
     def landed(state: TableState, ours: Collection[int]) -> bool:
@@ -159,7 +159,7 @@ def added_files(table: Table, staged: int) -> list[DataFile]:
     """
     snapshot = table.metadata.snapshot_by_id(staged)
     if snapshot is None or snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND:
-        raise Refused(f"snapshot {staged} does more than append, so it cannot be staged again")
+        raise Refused(f"snapshot {staged} does more than append, so its files cannot be committed again")
     return [
         entry.data_file
         for manifest in snapshot.manifests(table.io)
@@ -175,7 +175,7 @@ def check_fit(table: Table, staged: int) -> None:
     Either only the engine that wrote them can do so, or the schema has come to require a column that they lack.
     """
     if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise FilesUnfit(f"{staged} can't be staged again from here, for the table has format version {version}")
+        raise FilesUnfit(f"{staged} can't be committed again from here, because the table has format version {version}")
     snapshot = table.metadata.snapshot_by_id(staged)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
     if written_with is None:
@@ -190,7 +190,7 @@ def fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:
     """Give the files back; raises FilesUnfit if they are not laid out as the table is partitioned now."""
     spec_id = table.spec().spec_id
     if any(file.spec_id != spec_id for file in files):
-        raise FilesUnfit("the table is now partitioned in another way than the files are")
+        raise FilesUnfit("the table is now partitioned in another way than the files that wait for their commit")
     return files
 
 

@@ -118,7 +118,7 @@ def publish(client: Lake, name: str, branch: str | None, staged: int, parent: in
         _check_there(state, staged)
     if staged in state.snapshots and not _descends(state, staged, parent):
         # Main would lose what lies between, so this must not even be tried.
-        raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so it must be staged again")
+        raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so its files must be committed again")
     requirements = (ref_is_at(MAIN, parent), *(ref_is_at(ref, staged) for ref in _only(branch)))
     try:
         updates = (set_branch(MAIN, staged), *(note_published(ref, staged) for ref in _only(branch)))

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_location_provider
 from catalog.conversions import state_of
-from catalog.errors import Denied, Refused, Unreachable, translated
+from catalog.errors import Denied, FileMissing, Refused, Unreachable, translated
 from catalog.pyiceberg_internals import LimitedRestCatalog
 from catalog.retries import LookAgain, look_until_settled
 from catalog.specs import HIDDEN_KEYS, Connection, TableState
@@ -55,6 +55,17 @@ class Lake:
         ):
             yield
         self._let_in = True
+
+    @contextmanager
+    def reading(self, path: str, name: str) -> Iterator[None]:
+        """Translate what is raised while reading a file of a table; FileMissing if its store does not have it."""
+        with self.calling(f"reading {path} of table {name}"):
+            try:
+                yield
+            except FileNotFoundError:
+                missing = FileMissing(f"the file {path} of table {name} is not there")
+                missing.path = path
+                raise missing from None
 
     def table(self, name: str) -> Table:
         """Load a table as pyiceberg has it; asks again if the catalog is briefly unavailable, since nothing changes."""

@@ -1,4 +1,4 @@
-"""Namespaces: made when needed, level by level."""
+"""Namespaces: created if they are missing, level by level."""
 
 from collections.abc import Mapping
 
@@ -28,14 +28,14 @@ def ensure_namespace(
     location: str | None = None,
     create: bool = True,
 ) -> None:
-    """Make the namespace and those above it where they are missing; many may do so at once.
+    """Create the namespace and those above it if they are missing; several writers may do so at once.
 
-    Properties and location are those of a new one: of one that is there nothing is changed. Without `create` a missing
-    one is NamespaceMissing.
+    Properties and location are for a new namespace; an existing one stays as it is. Without `create`, a missing one
+    raises NamespaceMissing.
     """
     parts = tuple(namespace.split("."))
     if not all(parts):
-        raise Refused(f"{namespace!r} is no namespace's name")
+        raise Refused(f"{namespace!r} is no namespace's name: a level of it is empty")
     if not create:
         if not has_namespace(client, namespace):
             raise NamespaceMissing(f"there is no namespace {namespace}, and it may not be made: make it, or allow it")
@@ -48,12 +48,12 @@ def ensure_namespace(
 
 
 def has_namespace(client: Lake, namespace: str) -> bool:
-    """Whether it is there."""
+    """Whether the namespace exists."""
     return _properties(client, namespace) is not None
 
 
 def namespace_properties(client: Lake, namespace: str) -> dict[str, str]:
-    """Give its properties, `location` among them where the catalog says it; NamespaceMissing where there is none."""
+    """Give its properties, with `location` if the catalog reports it; raises NamespaceMissing if there is none."""
     found = _properties(client, namespace)
     if found is None:
         raise NamespaceMissing(f"there is no namespace {namespace}")
@@ -70,7 +70,7 @@ def _properties(client: Lake, namespace: str) -> dict[str, str] | None:
 
 def _ensure(client: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
     name = ".".join(parts)
-    # Looked for first: not everybody who may use a namespace may make one.
+    # Look first: not everyone who may use a namespace may create one.
     if has_namespace(client, name):
         return
     try:
@@ -78,7 +78,7 @@ def _ensure(client: Lake, parts: tuple[str, ...], properties: Mapping[str, str])
             try:
                 client.pyiceberg.create_namespace(parts, dict(properties))
             except NamespaceAlreadyExistsError as there:
-                # Or so it was said: the next look tells.
+                # The next look tells whether that is true.
                 raise Conflict(f"making namespace {name}: {there}") from None
     except (NotLetIn, FilesDenied):
         raise

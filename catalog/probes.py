@@ -1,4 +1,4 @@
-"""A table for a moment: the way to know whether a catalog and its files can be used is to use them."""
+"""A table for a moment: using a catalog and its files is the only way to know whether they can be used."""
 
 import uuid
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from catalog.specs import Column, TableSpec, TableState
 
 @contextmanager
 def probe_table(client: Lake, namespace: str) -> Iterator[TableState]:
-    """An empty table with one column, `n`; gone afterwards, and with it the namespaces that it was made in."""
+    """Create an empty table with one column, `n`; drop it afterwards, with the namespaces created for it."""
     missing = _missing(client, namespace)
     ensure_namespace(client, namespace)
     name = f"{namespace}.lakehouse_probe_{uuid.uuid4().hex[:8]}"
@@ -33,12 +33,12 @@ def probe_table(client: Lake, namespace: str) -> Iterator[TableState]:
 
 
 def write_and_read(client: Lake, name: str) -> None:
-    """One row by pyiceberg, there and back."""
+    """Write one row by pyiceberg and read it back."""
     with client.calling(f"writing a probe to {name}"):
         client.table(name).append(pa.table({"n": pa.array([1], pa.int32())}))
         found = client.table(name).scan().to_arrow()["n"].to_pylist()
     if found != [1]:
-        raise Refused(f"a probe written to {name} reads back as {found}")
+        raise Refused(f"a probe written to {name} reads back as {found}: see what handles the files of the warehouse")
 
 
 def _missing(client: Lake, namespace: str) -> list[tuple[str, ...]]:
@@ -52,4 +52,4 @@ def _drop(client: Lake, parts: tuple[str, ...]) -> None:
         try:
             client.pyiceberg.drop_namespace(parts)
         except (NamespaceNotEmptyError, NoSuchNamespaceError):
-            return  # somebody has begun to use it, or has dropped it
+            return  # someone else has begun to use it, or has dropped it

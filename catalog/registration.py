@@ -17,7 +17,7 @@ from catalog.retries import LookAgain, look_until_settled
 from catalog.specs import TableSpec, TableState
 
 _FORMAT = "format-version"
-# What is needed for deletes by row, and what every engine reads.
+# The first with deletes of single rows, and every engine reads it.
 _FORMAT_VERSION = "2"
 A_VIEW = "is a view, and a table is needed; name another one"
 
@@ -95,7 +95,7 @@ def _create(client: Lake, spec: TableSpec) -> None:
                 location=spec.location,
                 partition_spec=partition_spec_of(spec, schema),
                 sort_order=sort_order_of(spec, schema),
-                properties={_FORMAT: _FORMAT_VERSION, **spec.told},
+                properties={_FORMAT: _FORMAT_VERSION, **spec.all_properties},
             )
         except TableAlreadyExistsError:
             if is_view(client, spec.name):
@@ -103,7 +103,7 @@ def _create(client: Lake, spec: TableSpec) -> None:
 
 
 def _problems(spec: TableSpec) -> Iterator[str]:
-    """Say what of it no catalog would take, or what nobody could use."""
+    """Say which parts of the table no catalog would take, or nobody could use."""
     row = struct_of(spec.columns)
     yield from _of_columns(row)
     yield from misfits(spec.partitions or (), row)
@@ -129,9 +129,7 @@ def _of_columns(row: StructType) -> Iterator[str]:
     for path, kind in parts_of(row, ()):
         whose = f"the struct {'.'.join(path)}" if path else "the table"
         names = [each.name for each in kind.fields] if isinstance(kind, StructType) else []
-        yield from (
-            f"the column {'.'.join((*path, name))} is there twice" for name in {*names} if names.count(name) > 1
-        )
+        yield from (f"the column {'.'.join((*path, name))} appears twice" for name in {*names} if names.count(name) > 1)
         if "" in names:
             yield f"a column of {whose} has no name: give it one"
         if path and kind == StructType():
