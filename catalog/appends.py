@@ -32,29 +32,29 @@ Files = Callable[[Table, TableState], Sequence[DataFile]]
 
 
 def publish_again(
-    client: Lake, name: str, branch: str, staged: int, summary: Summary, refused: Refusal | None = None
+    client: Lake, name: str, branch: str, unpublished: int, summary: Summary, refused: Refusal | None = None
 ) -> TableState:
     """Publish the files of a refused snapshot, but of none below it, as a new snapshot upon main's head.
 
     Nothing is rewritten or doubled. One commit sets main and the branch, and requires both to be where they were seen.
-    `summary` gets the table before each try; what it raises ends the tries. If `staged` turns out to be published,
+    `summary` gets the table before each try; what it raises ends the tries. If `unpublished` turns out to be published,
     nothing is done. Raises BranchGone if another writer has taken over, and FilesUnfit if the table was changed so that
     the files do not fit any more.
     """
-    what = f"committing {staged} again"
+    what = f"committing {unpublished} again"
     files: list[DataFile] = []
 
     def added(table: Table, state: TableState) -> Sequence[DataFile]:
-        if staged not in state.snapshots:
+        if unpublished not in state.snapshots:
             raise Refused(f"{what} of table {name}: there is no such snapshot")
-        if (at := state.refs[branch]) != staged:
+        if (at := state.refs[branch]) != unpublished:
             raise Conflict(f"{what} of table {name}: the branch has moved to {at}")
         with client.calling(f"{what} of table {name}"):
-            files.extend(() if files else added_files(table, staged))
-        check_fit(table, staged)
+            files.extend(() if files else added_files(table, unpublished))
+        check_fit(table, unpublished)
         return files
 
-    return _onto_both(client, name, branch, what, added, summary, refused, staged)
+    return _onto_both(client, name, branch, what, added, summary, refused, unpublished)
 
 
 def append_published(
@@ -87,13 +87,13 @@ def _onto_both(
     files: Files,
     summary: Summary,
     refused: Refusal | None,
-    staged: int | None = None,
+    unpublished: int | None = None,
 ) -> TableState:
-    """Set main and the branch to a new snapshot; `staged` holds the same rows, and its publication may arrive late."""
+    """Set main and the branch to a new snapshot; `unpublished` holds the same rows, and its publication may arrive late."""
 
     def landed(state: TableState, ours: Collection[int]) -> bool:
         # A commit of ours moved main and the branch together, and only we move the branch.
-        return (staged is not None and is_published(state, branch, staged)) or state.refs.get(branch) in ours
+        return (unpublished is not None and is_published(state, branch, unpublished)) or state.refs.get(branch) in ours
 
     def attempt(table: Table, state: TableState) -> Proposal:
         if branch not in state.refs:
@@ -152,38 +152,38 @@ def append_proposed(
         raise LookAgain(conflict) from missing
 
 
-def added_files(table: Table, staged: int) -> list[DataFile]:
+def added_files(table: Table, unpublished: int) -> list[DataFile]:
     """List the files that the snapshot itself added.
 
     Files of snapshots below it are left out: a history that was cut can't tell whether main holds them.
     """
-    snapshot = table.metadata.snapshot_by_id(staged)
+    snapshot = table.metadata.snapshot_by_id(unpublished)
     if snapshot is None or snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND:
-        raise Refused(f"snapshot {staged} does more than append, so its files cannot be committed again")
+        raise Refused(f"snapshot {unpublished} does more than append, so its files cannot be committed again")
     return [
         entry.data_file
         for manifest in snapshot.manifests(table.io)
-        if manifest.added_snapshot_id == staged and manifest.content == ManifestContent.DATA
+        if manifest.added_snapshot_id == unpublished and manifest.content == ManifestContent.DATA
         for entry in manifest.fetch_manifest_entry(table.io)
-        if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == staged
+        if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == unpublished
     ]
 
 
-def check_fit(table: Table, staged: int) -> None:
+def check_fit(table: Table, unpublished: int) -> None:
     """Raise FilesUnfit if the files of the snapshot can't be put upon today's main.
 
     Either only the engine that wrote them can do so, or the schema has come to require a column that they lack.
     """
     if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise FilesUnfit(f"{staged} can't be committed again from here, because the table has format version {version}")
-    snapshot = table.metadata.snapshot_by_id(staged)
+        raise FilesUnfit(f"{unpublished} can't be committed again from here, because the table has format version {version}")
+    snapshot = table.metadata.snapshot_by_id(unpublished)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
     if written_with is None:
         return
     known = written_with.field_ids
     missing = [field.name for field in table.schema().fields if field.required and field.field_id not in known]
     if missing:
-        raise FilesUnfit(f"the files of {staged} lack {', '.join(missing)}, which the table now requires")
+        raise FilesUnfit(f"the files of {unpublished} lack {', '.join(missing)}, which the table now requires")
 
 
 def fitting(table: Table, files: Sequence[DataFile]) -> Sequence[DataFile]:

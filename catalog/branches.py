@@ -100,35 +100,35 @@ def drop_branches(client: Lake, name: str, branches: Sequence[str]) -> TableStat
     return commit_loop(client, name, "dropping branches", attempt)
 
 
-def publish(client: Lake, name: str, branch: str | None, staged: int, parent: int | None) -> TableState:
-    """Move main from `parent` to `staged`, which the branch must still point to; None if it was written without one.
+def publish(client: Lake, name: str, branch: str | None, unpublished: int, parent: int | None) -> TableState:
+    """Move main from `parent` to `unpublished`, which the branch must still point to; None if it was written without one.
 
-    Safe to repeat. After a refusal or a lost answer the table is loaded again. If main's history holds `staged`, this
+    Safe to repeat. After a refusal or a lost answer the table is loaded again. If main's history holds `unpublished`, this
     succeeded; if not, Conflict is raised (BranchGone if the branch was dropped); if nobody can tell, OutcomeUnknown.
     A lost request may still arrive after a Conflict. It is fenced once the branch or main has moved, and whoever
     publishes again looks before that. Raises FilesUnfit if others have expired a snapshot that no branch kept.
     """
     _not_main(*_only(branch))
-    what = f"publishing {staged}"
+    what = f"publishing {unpublished}"
     table = client.table(name)
     state = state_of(table)
-    if is_published(state, branch, staged):
+    if is_published(state, branch, unpublished):
         return state
     if branch is None:
-        _check_there(state, staged)
-    if staged in state.snapshots and not _descends(state, staged, parent):
+        _check_there(state, unpublished)
+    if unpublished in state.snapshots and not _descends(state, unpublished, parent):
         # Main would lose what lies between, so this must not even be tried.
         raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so its files must be committed again")
-    requirements = (ref_is_at(MAIN, parent), *(ref_is_at(ref, staged) for ref in _only(branch)))
+    requirements = (ref_is_at(MAIN, parent), *(ref_is_at(ref, unpublished) for ref in _only(branch)))
     try:
-        updates = (set_branch(MAIN, staged), *(note_published(ref, staged) for ref in _only(branch)))
+        updates = (set_branch(MAIN, unpublished), *(note_published(ref, unpublished) for ref in _only(branch)))
         return commit(client, table, what, requirements, updates)
     except (Conflict, OutcomeUnknown) as failure:
         # After a refusal too: a proxy that repeats a request passes on the refusal of the second one.
-        return _settled(client, name, branch, staged, failure)
+        return _settled(client, name, branch, unpublished, failure)
     except Refused:
         if branch is None:
-            _check_there(client.state(name), staged)
+            _check_there(client.state(name), unpublished)
         raise
 
 
@@ -136,26 +136,26 @@ def _only(branch: str | None) -> tuple[str, ...]:
     return () if branch is None else (branch,)
 
 
-def _check_there(state: TableState, staged: int) -> None:
-    if staged not in state.snapshots:
-        raise FilesUnfit(f"publishing {staged} of table {state.name}: others have expired it before it was published")
+def _check_there(state: TableState, unpublished: int) -> None:
+    if unpublished not in state.snapshots:
+        raise FilesUnfit(f"publishing {unpublished} of table {state.name}: others have expired it before it was published")
 
 
-def _descends(state: TableState, staged: int, parent: int | None) -> bool:
-    return parent is None or any(snapshot.id == parent for snapshot in state.lineage(staged))
+def _descends(state: TableState, unpublished: int, parent: int | None) -> bool:
+    return parent is None or any(snapshot.id == parent for snapshot in state.lineage(unpublished))
 
 
-def _settled(client: Lake, name: str, branch: str | None, staged: int, failure: CatalogError) -> TableState:
+def _settled(client: Lake, name: str, branch: str | None, unpublished: int, failure: CatalogError) -> TableState:
     state = _looked_up(client, name, failure)
-    if is_published(state, branch, staged):
+    if is_published(state, branch, unpublished):
         client.settled(name)
         return state
-    if branch is None and state.contains(staged) is None:
+    if branch is None and state.contains(unpublished) is None:
         raise OutcomeUnknown(
             f"{failure}; nobody can tell whether main holds it, for others have expired that part of main's history"
         ) from failure
     if branch is not None and branch not in state.refs:
-        raise BranchGone(f"publishing {staged} of table {name}: branch {branch} does not exist any more") from failure
+        raise BranchGone(f"publishing {unpublished} of table {name}: branch {branch} does not exist any more") from failure
     if isinstance(failure, Conflict):
         raise failure
     raise Conflict(f"{failure}; main does not hold it") from failure

@@ -34,25 +34,25 @@ def append_onto(client: Lake, name: str, rows: Sequence[Mapping[str, object]], d
     return _DirectCommit(client, name, f"appending to table {name}", decide).run(written_once(rows))
 
 
-def restage_onto(client: Lake, name: str, staged: int, decide: Decide) -> TableState:
+def restage_onto(client: Lake, name: str, unpublished: int, decide: Decide) -> TableState:
     """Commit the files of a snapshot whose publication was refused; no file is written again.
 
-    If `staged` turns out to be published, nothing is done. Raises FilesUnfit if others have expired the snapshot, or
+    If `unpublished` turns out to be published, nothing is done. Raises FilesUnfit if others have expired the snapshot, or
     changed the table so that the files do not fit any more.
     """
-    what = f"committing {staged} of table {name} again"
+    what = f"committing {unpublished} of table {name} again"
 
     found: list[DataFile] = []
 
     def files(table: Table) -> Sequence[DataFile]:
-        if table.metadata.snapshot_by_id(staged) is None:
+        if table.metadata.snapshot_by_id(unpublished) is None:
             raise FilesUnfit(f"{what}: others have expired the snapshot, so its rows have to be written again")
         if not found:  # listed once: time between the look and the commit lets others get in first
-            found.extend(added_files(table, staged))
-        check_fit(table, staged)
+            found.extend(added_files(table, unpublished))
+        check_fit(table, unpublished)
         return found
 
-    return _DirectCommit(client, name, what, decide, (staged,)).run(files)
+    return _DirectCommit(client, name, what, decide, (unpublished,)).run(files)
 
 
 @dataclass

@@ -80,8 +80,8 @@ def values_of_the_partition(table: Table, task: FileScanTask, columns: Schema, i
 class Projection(ArrowProjectionVisitor):
     """Turns a file's columns into those that are wanted, or a table's into those of a file.
 
-    pyiceberg 0.12 has the same visitor for both. With it, a list or map of structs that is null becomes an empty one,
-    and what lies in two nested lists is found by its name instead of its id.
+    pyiceberg 0.12 uses its visitor for both. That visitor turns a null list or map of structs into an empty one. Within
+    two nested lists it finds a field by its name instead of its id.
     """
 
     def of(self, rows: pa.Table, columns: Schema) -> pa.Table:
