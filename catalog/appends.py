@@ -89,7 +89,10 @@ def _onto_both(
     refused: Refusal | None,
     unpublished: int | None = None,
 ) -> TableState:
-    """Set main and the branch to a new snapshot; `unpublished` holds the same rows, and its publication may arrive late."""
+    """Set main and the branch to a new snapshot.
+
+    `unpublished` is a snapshot with the same rows, whose own publication may arrive late.
+    """
 
     def landed(state: TableState, ours: Collection[int]) -> bool:
         # A commit of ours moved main and the branch together, and only we move the branch.
@@ -175,7 +178,9 @@ def check_fit(table: Table, unpublished: int) -> None:
     Either only the engine that wrote them can do so, or the schema has come to require a column that they lack.
     """
     if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise FilesUnfit(f"{unpublished} can't be committed again from here, because the table has format version {version}")
+        raise FilesUnfit(
+            f"{unpublished} can't be committed again from here, because the table has format version {version}"
+        )
     snapshot = table.metadata.snapshot_by_id(unpublished)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
     if written_with is None:

@@ -101,12 +101,13 @@ def drop_branches(client: Lake, name: str, branches: Sequence[str]) -> TableStat
 
 
 def publish(client: Lake, name: str, branch: str | None, unpublished: int, parent: int | None) -> TableState:
-    """Move main from `parent` to `unpublished`, which the branch must still point to; None if it was written without one.
+    """Move main from `parent` to `unpublished`, which the branch must still point to.
 
-    Safe to repeat. After a refusal or a lost answer the table is loaded again. If main's history holds `unpublished`, this
-    succeeded; if not, Conflict is raised (BranchGone if the branch was dropped); if nobody can tell, OutcomeUnknown.
-    A lost request may still arrive after a Conflict. It is fenced once the branch or main has moved, and whoever
-    publishes again looks before that. Raises FilesUnfit if others have expired a snapshot that no branch kept.
+    `branch` is None if the snapshot was written without one. Safe to repeat. After a refusal or a lost answer the table
+    is loaded again. If main's history holds the snapshot, this succeeded. If not, Conflict is raised, and BranchGone if
+    the branch was dropped. If nobody can tell, OutcomeUnknown is raised. A lost request may still arrive after a
+    Conflict. It is fenced once the branch or main has moved, and whoever publishes again looks before that. Raises
+    FilesUnfit if others have expired a snapshot that no branch kept.
     """
     _not_main(*_only(branch))
     what = f"publishing {unpublished}"
@@ -138,7 +139,9 @@ def _only(branch: str | None) -> tuple[str, ...]:
 
 def _check_there(state: TableState, unpublished: int) -> None:
     if unpublished not in state.snapshots:
-        raise FilesUnfit(f"publishing {unpublished} of table {state.name}: others have expired it before it was published")
+        raise FilesUnfit(
+            f"publishing {unpublished} of table {state.name}: others have expired it before it was published"
+        )
 
 
 def _descends(state: TableState, unpublished: int, parent: int | None) -> bool:
@@ -155,7 +158,9 @@ def _settled(client: Lake, name: str, branch: str | None, unpublished: int, fail
             f"{failure}; nobody can tell whether main holds it, for others have expired that part of main's history"
         ) from failure
     if branch is not None and branch not in state.refs:
-        raise BranchGone(f"publishing {unpublished} of table {name}: branch {branch} does not exist any more") from failure
+        raise BranchGone(
+            f"publishing {unpublished} of table {name}: branch {branch} does not exist any more"
+        ) from failure
     if isinstance(failure, Conflict):
         raise failure
     raise Conflict(f"{failure}; main does not hold it") from failure

@@ -37,8 +37,8 @@ def append_onto(client: Lake, name: str, rows: Sequence[Mapping[str, object]], d
 def restage_onto(client: Lake, name: str, unpublished: int, decide: Decide) -> TableState:
     """Commit the files of a snapshot whose publication was refused; no file is written again.
 
-    If `unpublished` turns out to be published, nothing is done. Raises FilesUnfit if others have expired the snapshot, or
-    changed the table so that the files do not fit any more.
+    If `unpublished` turns out to be published, nothing is done. Raises FilesUnfit if others have expired the snapshot,
+    or changed the table so that the files do not fit any more.
     """
     what = f"committing {unpublished} of table {name} again"
 

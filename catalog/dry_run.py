@@ -1,9 +1,9 @@
 """A dry run: changes of tables are held in memory, and the catalog stays as it is.
 
-    stage = Stage()
-    rehearsed = rehearse(client, stage)
+    run = Stage()
+    rehearsed = rehearse(client, run)
     create_table(rehearsed, spec); apply(rehearsed, "iot.sensors", found)     # later reads see both
-    stage.namespaces, stage.tables      # what would exist, and each table as it was and as it would be
+    run.namespaces, run.tables      # what would exist, and each table as it was and as it would be
 
 The same code makes the changes in a dry run and for real. No rows can be committed: a commit of a snapshot or of a ref
 is refused.
@@ -84,17 +84,17 @@ class Stage:
     lock: Lock = field(default_factory=Lock, repr=False)
 
 
-def rehearse(client: Lake, stage: Stage) -> Lake:
+def rehearse(client: Lake, run: Stage) -> Lake:
     """Give a client of the same tables whose changes are held in memory only."""
-    return Lake(cast("Catalog", _Rehearsed(client.pyiceberg, stage)))
+    return Lake(cast("Catalog", _Rehearsed(client.pyiceberg, run)))
 
 
 class _Rehearsed:
     """The methods of pyiceberg's catalog that this package calls; any other would change the catalog for real."""
 
-    def __init__(self, real: Catalog, stage: Stage) -> None:
+    def __init__(self, real: Catalog, run: Stage) -> None:
         self.name, self.properties = real.name, real.properties
-        self._real, self._stage = real, stage
+        self._real, self._run = real, run
 
     def close(self) -> None:
         self._real.close()
@@ -102,16 +102,16 @@ class _Rehearsed:
     # -- reading ------------------------------------------------------------------------------------------
 
     def load_table(self, identifier: _Name) -> Table:
-        if (found := self._stage.metadata.get(identifier)) is not None:
+        if (found := self._run.metadata.get(identifier)) is not None:
             return self._table(identifier, *found)
         return self._real.load_table(identifier)
 
     def list_tables(self, namespace: _Name) -> list[_Name]:
-        mine = [name for name in self._stage.metadata if name[:-1] == namespace]
+        mine = [name for name in self._run.metadata if name[:-1] == namespace]
         try:
             return [*dict.fromkeys([*self._real.list_tables(namespace), *mine])]
         except NoSuchNamespaceError:
-            if ".".join(namespace) in self._stage.namespaces:
+            if ".".join(namespace) in self._run.namespaces:
                 return mine
             raise
 
@@ -119,13 +119,13 @@ class _Rehearsed:
         return self._real.view_exists(identifier)
 
     def load_namespace_properties(self, namespace: _Name) -> Mapping[str, str]:
-        mine = self._stage.namespaces.get(".".join(namespace))
+        mine = self._run.namespaces.get(".".join(namespace))
         return self._real.load_namespace_properties(namespace) if mine is None else mine
 
     # -- changing -----------------------------------------------------------------------------------------
 
     def create_namespace(self, namespace: _Name, properties: Mapping[str, str]) -> None:
-        self._stage.namespaces[".".join(namespace)] = properties
+        self._run.namespaces[".".join(namespace)] = properties
 
     def create_table(
         self,
@@ -137,7 +137,7 @@ class _Rehearsed:
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         self.load_namespace_properties(identifier[:-1])
-        with self._stage.lock:
+        with self._run.lock:
             if self._is_there(identifier):
                 raise TableAlreadyExistsError(f"{'.'.join(identifier)} exists")
             made = new_table_metadata(schema, partition_spec, sort_order, location or _NOWHERE, dict(properties or {}))
@@ -150,7 +150,7 @@ class _Rehearsed:
         if refused := next((each for each in updates if isinstance(each, _CHANGES_ROWS)), None):
             raise NotImplementedError(f"a dry run commits no rows: {refused.action}")
         identifier = table.name()
-        with self._stage.lock:
+        with self._run.lock:
             there = self.load_table(identifier)
             for requirement in requirements:
                 requirement.validate(there.metadata)
@@ -173,12 +173,12 @@ class _Rehearsed:
 
     def _keep(self, identifier: _Name, now: TableMetadata, io: FileIO, there: Table | None) -> None:
         name = ".".join(identifier)
-        if name in self._stage.tables:
-            before = self._stage.tables[name].before
+        if name in self._run.tables:
+            before = self._run.tables[name].before
         else:
             before = state_from(name, there.metadata, there.metadata_location) if there else None
-        self._stage.metadata[identifier] = (now, io)
-        self._stage.tables[name] = Foreseen(before, state_from(name, now, there.metadata_location if there else ""))
+        self._run.metadata[identifier] = (now, io)
+        self._run.tables[name] = Foreseen(before, state_from(name, now, there.metadata_location if there else ""))
 
     def _table(self, identifier: _Name, metadata: TableMetadata, io: FileIO) -> Table:
         return Table(identifier, metadata, "", io, cast("Catalog", self))

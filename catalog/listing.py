@@ -35,8 +35,8 @@ class LiveFile:
 def live_files(client: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
     """List the files of main's head, or of another snapshot.
 
-    Raises Refused if delete files remove rows of them: whoever reads the data files alone would see those rows. With
-    `deletes` such files are listed too. Raises FileMissing if a manifest is gone.
+    Raises Refused if delete files remove rows of them: whoever reads the data files alone would see those
+    rows. With `deletes` such files are listed too. Raises FileMissing if a manifest is gone.
     """
     table = client.table(name)
     found = _snapshot(table, name, snapshot)
