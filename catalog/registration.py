@@ -35,9 +35,9 @@ def load_for_engines(client: Lake, name: str) -> TableState:
 def create_table(client: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
     """Create the table, or give the existing one, whatever its shape; several writers may do so at once.
 
-    pyiceberg gives a new table no defaults: like those of an existing table, they are for the next plan. Raises
-    Refused for defaults that no plan could give it, for a table that can't be as it is declared, and for the name of
-    a view. Without `create` a missing table raises TableMissing.
+    pyiceberg gives a new table no defaults: like those of an existing table, they are for the next plan. Defaults that
+    no plan could give it raise Refused, as do a table that can't be as it is declared and the name of a view. Without
+    `create` a missing table raises TableMissing.
     """
 
     def look() -> TableState:

@@ -53,4 +53,5 @@ def look_until_settled(
     try:
         return retrying(LookAgain, tries).copy(before_sleep=failed)(look)
     except LookAgain as last:
-        raise last.failure from last.failure.__cause__
+        failure = last.failure
+    raise failure  # outside the handler, where it would get the LookAgain that it caused as its own context
