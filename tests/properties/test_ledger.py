@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LedgerUnclear
-from lakehouse_ingest.ledger import FORMAT, MARK, Mark, SourceIdentity, batch_range, highest
-from lakehouse_ingest.questions import SourceNow
-from lakehouse_ingest.records import Offsets, Range, Token, TopicPartition
-from lakehouse_ingest.starting import begin, complete, uncertain
+from lakehouse_ingest.ledger import marks as ledger
+from lakehouse_ingest.ledger.marks import FORMAT, MARK, Mark, batch_range, highest
+from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token, TopicPartition
+from lakehouse_ingest.resume.blockers import SourceNow
+from lakehouse_ingest.resume.start_offsets import begin, complete, uncertain
 from lakehouse_ingest.tables import Place
 
 TOPICS = st.one_of(st.sampled_from(["a", "a.b", "a-b", "/events/payments"]), st.text(min_size=1, max_size=20))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from lakehouse_ingest.ledger import PREFIX
+from lakehouse_ingest.ledger.marks import PREFIX
 from tests.services.pipelines import Running, until
 from tests.services.readers import Reader
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest import ledger
-from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity, Summary
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.retention import FEWEST, ROOM, YOUNG, Retention, is_due, is_left_behind
+from lakehouse_ingest.ledger import marks as ledger
+from lakehouse_ingest.ledger.marks import MARK, Mark, Summary
+from lakehouse_ingest.records import SourceIdentity, Token
+from lakehouse_ingest.tables.retention import FEWEST, ROOM, YOUNG, Retention, is_due, is_left_behind
 
 PIPELINES = ("p", "q", "r")
 HISTORIES = st.lists(st.sets(st.sampled_from(PIPELINES)), max_size=40)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from lakehouse_ingest.hiding import HIDDEN_KEYS, secrets_of
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.settings.secret_words import HIDDEN_KEYS, secrets_of
 
 PLANTED = {
     "name": "plant",
