@@ -8,7 +8,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
-from catalog.commit_loop import Proposal, Refusal, commit_loop
+from catalog.commit_loop import ProposedCommit, Refusal, commit_loop
 from catalog.commits import (
     MAIN,
     WRITTEN_FORMAT,
@@ -98,13 +98,13 @@ def _onto_both(
         # A commit of ours moved main and the branch together, and only we move the branch.
         return (unpublished is not None and is_published(state, branch, unpublished)) or state.refs.get(branch) in ours
 
-    def attempt(table: Table, state: TableState) -> Proposal:
+    def attempt(table: Table, state: TableState) -> ProposedCommit:
         if branch not in state.refs:
             raise BranchGone(f"{what} on branch {branch} of table {name}: the branch does not exist any more")
         text = summary(state)
         append = append_proposed(client, table, what, files(table, state), text)
         moves = (set_branch(branch, append.snapshot), set_branch(MAIN, append.snapshot))
-        return Proposal(
+        return ProposedCommit(
             (ref_is_at(MAIN, state.main), ref_is_at(branch, state.refs[branch])),
             (*append.updates, *moves, note_published(branch, append.snapshot)),
             append.snapshot,
@@ -123,7 +123,7 @@ def append_rows(
     def landed(state: TableState, ours: Collection[int]) -> bool:
         return state.refs.get(branch) in ours
 
-    def attempt(table: Table, state: TableState) -> Proposal:
+    def attempt(table: Table, state: TableState) -> ProposedCommit:
         if branch not in state.refs:
             raise BranchGone(f"{what} of table {name}: the branch does not exist any more")
         with client.calling(f"{what} of table {name}"):
@@ -132,7 +132,7 @@ def append_rows(
         tried[append.snapshot] = Staged(append.snapshot, state.main)
         # Whether main has moved since then is for the publication to find out.
         updates = (*append.updates, set_branch(branch, append.snapshot))
-        return Proposal((ref_is_at(branch, state.refs[branch]),), updates, append.snapshot)
+        return ProposedCommit((ref_is_at(branch, state.refs[branch]),), updates, append.snapshot)
 
     at = commit_loop(client, name, what, attempt, landed, tries=MANY).refs.get(branch)
     # A catalog may answer with the table as it is a moment later, when another writer may have dropped the branch.

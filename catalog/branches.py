@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pyiceberg.table import Table
 
-from catalog.commit_loop import Proposal, commit_loop
+from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import (
     MAIN,
     WRITTEN_FORMAT,
@@ -57,14 +57,14 @@ def open_branch(client: Lake, name: str, branch: str, drop: Sequence[str] = ()) 
             raise failure
         refusals.append(failure)
 
-    def attempt(table: Table, state: TableState) -> Proposal:
+    def attempt(table: Table, state: TableState) -> ProposedCommit:
         if branch in state.refs and refusals:
             raise OutcomeUnknown(f"{refusals[-1]}; now the branch exists, and may be ours") from refusals[-1]
         if branch in state.refs:
             raise BranchExists(f"{what} of table {name}: the branch exists already")
         head = _head_for_branch(client, table, state, branch, drop)
         updates = (*(drop_ref(ref) for ref in drop if ref in state.refs), *forget_published(state, drop), *head)
-        return Proposal((ref_is_at(branch, None), ref_is_at(MAIN, state.main)), updates, refusal=BranchesRefused)
+        return ProposedCommit((ref_is_at(branch, None), ref_is_at(MAIN, state.main)), updates, refusal=BranchesRefused)
 
     return commit_loop(client, name, what, attempt, refused=refused)
 
@@ -93,9 +93,9 @@ def drop_branches(client: Lake, name: str, branches: Sequence[str]) -> TableStat
     """Drop those of the branches that exist."""
     _not_main(*branches)
 
-    def attempt(_table: Table, state: TableState) -> Proposal | None:
+    def attempt(_table: Table, state: TableState) -> ProposedCommit | None:
         found = tuple(drop_ref(ref) for ref in branches if ref in state.refs)
-        return Proposal((), (*found, *forget_published(state, branches))) if found else None
+        return ProposedCommit((), (*found, *forget_published(state, branches))) if found else None
 
     return commit_loop(client, name, "dropping branches", attempt)
 

@@ -19,7 +19,7 @@ from catalog.specs import TableState
 
 
 @dataclass(frozen=True)
-class Proposal:
+class ProposedCommit:
     """A commit to try."""
 
     requirements: Requirements
@@ -28,7 +28,7 @@ class Proposal:
     refusal: type[Refused] = Refused  # what it means when the catalog refuses such a commit as wrong
 
 
-Attempt = Callable[[Table, TableState], Proposal | None]
+Attempt = Callable[[Table, TableState], ProposedCommit | None]
 """Makes a commit for the table as it is now; None if nothing is left to do.
 
 What it raises ends the loop, except for LookAgain: that counts as a refused commit.

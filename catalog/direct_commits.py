@@ -13,7 +13,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from catalog.appends import added_files, append_proposed, check_fit, written_once
-from catalog.commit_loop import Proposal, commit_loop
+from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, properties_update, ref_is_at, set_branch
 from catalog.connection import Lake
 from catalog.errors import FilesUnfit, OutcomeUnknown
@@ -67,7 +67,7 @@ class _DirectCommit:
     def run(self, files: Callable[[Table], Sequence[DataFile]], given: Mapping[str, str] | None = None) -> TableState:
         tried = False
 
-        def attempt(table: Table, state: TableState) -> Proposal:
+        def attempt(table: Table, state: TableState) -> ProposedCommit:
             nonlocal tried
             summary = self.decide(state)
             with self.client.calling(self.what):
@@ -77,7 +77,7 @@ class _DirectCommit:
             append = append_proposed(self.client, table, self.what, wanted, summary)
             tried = True
             updates = (*append.updates, set_branch(MAIN, append.snapshot), *properties_update(given or {}))
-            return Proposal((ref_is_at(MAIN, state.main),), updates, append.snapshot)
+            return ProposedCommit((ref_is_at(MAIN, state.main),), updates, append.snapshot)
 
         return commit_loop(self.client, self.name, self.what, attempt, self._landed, tries=MANY)
 

@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertLastAssignedFieldId
 
 from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
-from catalog.commit_loop import Proposal, commit_loop
+from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import Requirements, Updates
 from catalog.connection import Lake
 from catalog.errors import Refused
@@ -58,10 +58,10 @@ def add_columns(client: Lake, name: str, columns: Sequence[tuple[str, Column]]) 
 
 
 def _change(client: Lake, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]) -> TableState:
-    def attempt(table: Table, state: TableState) -> Proposal | None:
+    def attempt(table: Table, state: TableState) -> ProposedCommit | None:
         with client.calling(f"{what} of table {name}"):
             changes = still_to_do(state)
-            return Proposal(*_requests(table, changes)) if changes else None
+            return ProposedCommit(*_requests(table, changes)) if changes else None
 
     return commit_loop(client, name, what, attempt)
 

@@ -6,7 +6,7 @@ from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.types import DoubleType, FloatType, StructType
 
 from catalog.column_defaults import misfit
-from catalog.commit_loop import Proposal, commit_loop
+from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import properties_update
 from catalog.connection import Lake, identifier_of
 from catalog.conversions import partition_spec_of, schema_of, sort_order_of
@@ -35,9 +35,9 @@ def load_for_engines(client: Lake, name: str) -> TableState:
 def create_table(client: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
     """Create the table, or give the existing one, whatever its shape; several writers may do so at once.
 
-    pyiceberg gives a new table no defaults: like those of an existing table, they are for the next plan. Defaults that
-    no plan could give it raise Refused, as do a table that can't be as it is declared and the name of a view. Without
-    `create` a missing table raises TableMissing.
+    pyiceberg gives a new table no defaults: like those of an existing table, they are for the next plan.
+    Raises Refused for defaults that no plan could give it, for a table that can't be as it is declared,
+    and for the name of a view. Without `create` a missing table raises TableMissing.
     """
 
     def look() -> TableState:
@@ -70,7 +70,7 @@ def names_in(client: Lake, namespace: str) -> list[str]:
 def set_properties(client: Lake, name: str, properties: Mapping[str, str]) -> TableState:
     """Set these properties of a table, and leave the others as they are."""
     # To set them twice is to set them once, so no try has to be found again.
-    return commit_loop(client, name, "setting properties", lambda *_: Proposal((), properties_update(properties)))
+    return commit_loop(client, name, "setting properties", lambda *_: ProposedCommit((), properties_update(properties)))
 
 
 def is_view(client: Lake, name: str) -> bool:

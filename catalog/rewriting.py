@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
-from catalog.commit_loop import Proposal, commit_loop
+from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, check_writable, ref_is_at
 from catalog.connection import Lake
 from catalog.data_files import read_rows, write_rows
@@ -69,7 +69,7 @@ class _Rewriting:
             self.changed = _count(self._tried[found])
         return found is not None
 
-    def attempt(self, table: Table, state: TableState) -> Proposal | None:
+    def attempt(self, table: Table, state: TableState) -> ProposedCommit | None:
         check_writable(table)
         with self.client.calling(self.what):
             tasks = _tasks(table)
@@ -91,7 +91,7 @@ class _Rewriting:
         # Only the files of this commit: those that were written for a refused one may not be among them.
         files = self._tried[producer.snapshot_id] = [new for _, new in exchanged]
         self.changed = _count(files)
-        return Proposal((*requirements, ref_is_at(MAIN, state.main)), updates, producer.snapshot_id)
+        return ProposedCommit((*requirements, ref_is_at(MAIN, state.main)), updates, producer.snapshot_id)
 
     def _landed_and_expired(self, tasks: Iterable[FileScanTask]) -> list[_NewFile] | None:
         """Find the try that took effect by its files, in case others have expired its snapshot since."""

@@ -21,7 +21,7 @@ from catalog import (
     ensure_namespace,
     load,
 )
-from catalog.commit_loop import Proposal, commit_loop
+from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, append_onto_main, properties_update, ref_is_at, set_branch
 from catalog.retries import LookAgain, look_until_settled, retrying
 
@@ -43,14 +43,14 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
 
 
-def property_set(_table: Table, state: TableState) -> Proposal | None:
-    return None if "a" in state.properties else Proposal((), properties_update({"a": "b"}))
+def property_set(_table: Table, state: TableState) -> ProposedCommit | None:
+    return None if "a" in state.properties else ProposedCommit((), properties_update({"a": "b"}))
 
 
-def appended(table: Table, state: TableState) -> Proposal:
+def appended(table: Table, state: TableState) -> ProposedCommit:
     """Sets main to a new snapshot, though of no rows."""
     append = append_onto_main(table, (), {})
-    return Proposal(
+    return ProposedCommit(
         (ref_is_at(MAIN, state.main),), (*append.updates, set_branch(MAIN, append.snapshot)), append.snapshot
     )
 
@@ -121,7 +121,7 @@ class TestCommitLoop:
     def test_ends_with_what_the_attempt_raises(self, lake: Lake, failure: Exception) -> None:
         tried: list[int] = []
 
-        def attempt(_table: Table, _state: TableState) -> Proposal:
+        def attempt(_table: Table, _state: TableState) -> ProposedCommit:
             tried.append(1)
             raise failure
 
@@ -132,7 +132,7 @@ class TestCommitLoop:
     def test_tries_again_if_the_attempt_says_so(self, lake: Lake) -> None:
         moved = [LookAgain(Conflict("the files are gone, for main has moved"))]
 
-        def attempt(table: Table, state: TableState) -> Proposal:
+        def attempt(table: Table, state: TableState) -> ProposedCommit:
             if moved:
                 raise moved.pop()
             return appended(table, state)
@@ -156,7 +156,7 @@ class TestCommitLoop:
                 lake,
                 NAME,
                 "testing",
-                lambda *_: Proposal((), properties_update({"a": "b"}), refusal=BranchesRefused),
+                lambda *_: ProposedCommit((), properties_update({"a": "b"}), refusal=BranchesRefused),
             )
         with pytest.raises(Refused) as found:
             commit_loop(lake, NAME, "testing", property_set)
