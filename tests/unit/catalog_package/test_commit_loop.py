@@ -9,6 +9,7 @@ from pyiceberg.table import CommitTableResponse, Table
 
 from catalog import (
     BranchesRefused,
+    BranchExists,
     Column,
     Conflict,
     Lake,
@@ -20,6 +21,7 @@ from catalog import (
     create_table,
     ensure_namespace,
     load,
+    open_branch,
 )
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, append_onto_main, properties_update, ref_is_at, set_branch
@@ -185,3 +187,31 @@ class TestRetrying:
         assert len(waits) == 7
         for wait, longest in zip(waits, (0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0), strict=True):
             assert longest / 2 <= wait <= longest
+
+
+class TestOpenBranch:
+    @pytest.mark.parametrize("heard", [True, False])
+    def test_leaves_a_lost_answer_to_its_caller(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, heard: bool
+    ) -> None:
+        """Whether a branch of this name is ours, nobody can tell."""
+        commit_loop(lake, NAME, "testing", appended, on_main)
+        left = failing(lake, monkeypatch, OutcomeUnknown("no answer"), Conflict("never sent"), heard=heard)
+        with pytest.raises(OutcomeUnknown, match="no answer"):
+            open_branch(lake, NAME, "ours")
+        assert len(left) == 1
+
+    def test_does_not_know_whose_branch_appears_after_a_refusal(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        commit_loop(lake, NAME, "testing", appended, on_main)
+        failing(lake, monkeypatch, Conflict("refused"), heard=True)
+        with pytest.raises(OutcomeUnknown, match="refused; now the branch exists"):
+            open_branch(lake, NAME, "ours")
+
+    def test_tries_again_after_a_refusal(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        state = commit_loop(lake, NAME, "testing", appended, on_main)
+        failing(lake, monkeypatch, Conflict("main has moved"))
+        assert open_branch(lake, NAME, "ours").refs == {"main": state.main, "ours": state.main}
+        with pytest.raises(BranchExists):
+            open_branch(lake, NAME, "ours")
