@@ -1,7 +1,7 @@
-"""What a table's head is made of: its files, and what stands in some columns of one of them."""
+"""Reads a table: the files of its head, some columns of a file, and rows since a moment."""
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,11 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import NestedField, PrimitiveType
 
 from catalog.connection import Lake
-from catalog.errors import FileMissing
+from catalog.conversions import state_of
 from catalog.specs import TableState
-from catalog.states import state_of
 
 _BATCH_ROWS = 65_536
-_BUFFER = 2**20  # bytes of a column that are read at once: without it a whole row group's
+_BUFFER = 2**20  # bytes of a column that are read at once; without it, a whole row group would be
 
 
 @dataclass(frozen=True)
@@ -31,37 +30,37 @@ class HeadFile:
     path: str
     rows: int
     bytes: int
-    snapshot: int  # that added it; it may have been expired since
-    bounds: Mapping[str, tuple[Any, Any]]  # the least and the greatest of a column, where the manifest says them
+    snapshot: int  # the one that added the file; it may have been expired since
+    bounds: Mapping[str, tuple[Any, Any]]  # the least and the greatest value of a column, if the manifest has them
     format: str = FileFormat.PARQUET.value
-    has_deletes: bool = False  # files beside it say which of its rows are no more
+    has_deletes: bool = False  # delete files remove some of its rows
 
 
 class Pinned:
-    """A table at the head that main had when it was looked up, whatever is committed meanwhile."""
+    """A table at the head that main had when it was loaded, whatever is committed meanwhile."""
 
-    def __init__(self, lake: Lake, table: Table) -> None:
-        self._lake, self._table = lake, table
+    def __init__(self, client: Lake, table: Table) -> None:
+        self._client, self._table = client, table
         self._with_deletes: dict[str, FileScanTask] = {}
         self.state: TableState = state_of(table)
 
     def files(self, bounds_of: Sequence[str] = ()) -> Iterator[HeadFile]:
-        """Every reference to a file: one that is referred to twice comes twice. FileMissing where a manifest is."""
+        """Give every reference to a data file, even if a file has two; raises FileMissing if a manifest is gone."""
         snapshot = self._table.current_snapshot() if self.state.main is not None else None
         if snapshot is None:
             return
         io, schema = self._table.io, self._table.schema()
         fields = {name: field for name in bounds_of if (field := _field(schema, name))}
-        with self._reading(snapshot.manifest_list):
+        with self._client.reading(snapshot.manifest_list, self.state.name):
             manifests = snapshot.manifests(io)
         if any(each.content == ManifestContent.DELETES for each in manifests):
-            with self._reading(snapshot.manifest_list):
+            with self._client.reading(snapshot.manifest_list, self.state.name):
                 tasks = self._table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
             self._with_deletes = {each.file.file_path: each for each in tasks if each.delete_files}
         for manifest in manifests:
             if manifest.content != ManifestContent.DATA:
                 continue
-            with self._reading(manifest.manifest_path):
+            with self._client.reading(manifest.manifest_path, self.state.name):
                 entries = manifest.fetch_manifest_entry(io)
             for entry in entries:
                 file = entry.data_file
@@ -76,28 +75,28 @@ class Pinned:
                 )
 
     def batches(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of a file, row by row without what was deleted; those within structs by their path.
+        """Give these columns of a file without deleted rows; a column within a struct is named by its path.
 
-        Nothing where the file has none of them. FileMissing where the store has no such file.
+        Gives nothing if the file has none of them. Raises FileMissing if the store has no such file.
         """
-        with self._reading(file.path):
+        with self._client.reading(file.path, self.state.name):
             plain = file.format == FileFormat.PARQUET.value and not file.has_deletes
             for batch in self._read(file, columns) if plain else self._scanned(file, columns):
                 yield pa.RecordBatch.from_arrays([_at(batch, path) for path in columns], list(columns))
 
     def exists(self, path: str) -> bool:
         """Whether the store has the file."""
-        with self._reading(path):
+        with self._client.reading(path, self.state.name):
             return self._table.io.new_input(path).exists()
 
     def metadata_size(self) -> int:
-        """The bytes that whoever opens the table loads first."""
+        """Give the bytes of the metadata file, which everyone who opens the table loads first."""
         path = self.state.metadata_location
-        with self._reading(path):
+        with self._client.reading(path, self.state.name):
             return len(self._table.io.new_input(path))
 
     def _read(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """By the columns' names, which nobody changes; pyiceberg would keep all of a file in memory at once."""
+        """Read columns by their names, which never change here; pyiceberg would hold the whole file in memory."""
         with self._table.io.new_input(file.path).open() as source:
             parquet = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
             roots = {path.partition(".")[0] for path in columns}
@@ -114,21 +113,10 @@ class Pinned:
             [task]
         )
 
-    @contextmanager
-    def _reading(self, path: str) -> Iterator[None]:
-        name = self.state.name
-        with self._lake.calling(f"reading {path} of table {name}"):
-            try:
-                yield
-            except FileNotFoundError:
-                missing = FileMissing(f"the file {path} of table {name} is not there")
-                missing.path = path
-                raise missing from None
 
-
-def pin(lake: Lake, name: str) -> Pinned:
-    """Look the table up once and for all; TableMissing where there is none."""
-    return Pinned(lake, lake.table(name))
+def pin(client: Lake, name: str) -> Pinned:
+    """Load the table and keep it as it is now; raises TableMissing if there is none."""
+    return Pinned(client, client.table(name))
 
 
 def _field(schema: Schema, name: str) -> NestedField | None:
@@ -150,7 +138,7 @@ def _bounds(file: DataFile, fields: Mapping[str, NestedField]) -> dict[str, tupl
 
 
 def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
-    """The column at the end of the path; a value within a struct that is null is null."""
+    """Give the column at the end of the path; a value within a null struct is null."""
     root, *names = path.split(".")
     if root not in batch.schema.names:
         return pa.nulls(batch.num_rows)
@@ -159,3 +147,14 @@ def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
         at = column.type.get_field_index(name)
         column = column.flatten()[at] if at >= 0 else pa.nulls(batch.num_rows)
     return column
+
+
+def rows_since(
+    client: Lake, name: str, column: str, moment: dt.datetime, columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Give the rows of main whose time in `column` is that moment or later; opens only files that may hold such."""
+    table = client.table(name)
+    with client.calling(f"reading table {name}"):
+        scan = table.scan(f"{column} >= '{moment.isoformat()}'", selected_fields=tuple(columns))
+        found: list[dict[str, Any]] = scan.to_arrow().to_pylist()
+    return found

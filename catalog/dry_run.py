@@ -1,11 +1,12 @@
-"""Changes of tables held in memory, upon a catalog that stays as it is: what they would come to, without doing them.
+"""A dry run: changes of tables are held in memory, and the catalog stays as it is.
 
-    stage = Stage()
-    rehearsed = rehearse(lake, stage)
-    create_table(rehearsed, spec); apply(rehearsed, "iot.sensors", found)     # all that reads sees both
-    stage.namespaces, stage.tables      # what would be there, and each table as it was and as it would be
+    run = Stage()
+    rehearsed = rehearse(client, run)
+    create_table(rehearsed, spec); apply(rehearsed, "iot.sensors", found)     # later reads see both
+    run.namespaces, run.tables      # what would exist, and each table as it was and as it would be
 
-The same code carries changes out on either. Nothing can land: a commit with a snapshot, or of a ref, is refused.
+The same code makes the changes in a dry run and for real. No rows can be committed: a commit of a snapshot or of a ref
+is refused.
 """
 
 from collections.abc import Mapping
@@ -38,27 +39,27 @@ from pyiceberg.table.update import (
 from catalog.changes import Change, Repartition
 from catalog.connection import Lake
 from catalog.contracts import Contract
-from catalog.layouts import same_partitions
+from catalog.conversions import state_from
+from catalog.partitions import same_partitions
 from catalog.planning import plan
 from catalog.specs import TableSpec, TableState
-from catalog.states import state_from
 
 _Name = tuple[str, ...]
-_LANDS = (AddSnapshotUpdate, SetSnapshotRefUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate)
-_NOWHERE = "nowhere"  # a catalog says where a table is when it makes it
+_CHANGES_ROWS = (AddSnapshotUpdate, SetSnapshotRefUpdate, RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate)
+_NOWHERE = "nowhere"  # only a catalog that really creates the table chooses its location
 _EVERYTHING = Contract(max_columns=None, max_depth=None)
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """A table as it was, None where there was none, and as it would be."""
+    """A table as it was, None if it did not exist, and as it would be."""
 
     before: TableState | None
     after: TableState
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What would become of its columns and partitions; of one that would be made nothing."""
+        """The changes of its columns and partitions; a table that would be created has none."""
         if self.before is None:
             return ()
         changes = plan(self.before, TableSpec(self.after.name, self.after.columns), _EVERYTHING).changes
@@ -68,14 +69,14 @@ class Foreseen:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Those that would be set, or have another value."""
+        """The properties that would be set or changed."""
         there = self.before.properties if self.before else {}
         return {key: text for key, text in self.after.properties.items() if there.get(key) != text}
 
 
 @dataclass
 class Stage:
-    """What would have changed; may be shared by several that rehearse upon one catalog."""
+    """What would have changed; several dry runs upon one catalog may share it."""
 
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     tables: dict[str, Foreseen] = field(default_factory=dict)
@@ -83,34 +84,34 @@ class Stage:
     lock: Lock = field(default_factory=Lock, repr=False)
 
 
-def rehearse(lake: Lake, stage: Stage) -> Lake:
-    """Give a lake of the same tables, whose changes go to the stage."""
-    return Lake(cast("Catalog", _Rehearsed(lake.pyiceberg, stage)))
+def rehearse(client: Lake, run: Stage) -> Lake:
+    """Give a client of the same tables whose changes are held in memory only."""
+    return Lake(cast("Catalog", _Rehearsed(client.pyiceberg, run)))
 
 
 class _Rehearsed:
-    """Of pyiceberg's catalog what is asked of one here, and no more: all else would be done for real."""
+    """The methods of pyiceberg's catalog that this package calls; any other would change the catalog for real."""
 
-    def __init__(self, real: Catalog, stage: Stage) -> None:
+    def __init__(self, real: Catalog, run: Stage) -> None:
         self.name, self.properties = real.name, real.properties
-        self._real, self._stage = real, stage
+        self._real, self._run = real, run
 
     def close(self) -> None:
         self._real.close()
 
-    # -- what is there, or would be -----------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------
 
     def load_table(self, identifier: _Name) -> Table:
-        if (found := self._stage.metadata.get(identifier)) is not None:
+        if (found := self._run.metadata.get(identifier)) is not None:
             return self._table(identifier, *found)
         return self._real.load_table(identifier)
 
     def list_tables(self, namespace: _Name) -> list[_Name]:
-        mine = [name for name in self._stage.metadata if name[:-1] == namespace]
+        mine = [name for name in self._run.metadata if name[:-1] == namespace]
         try:
             return [*dict.fromkeys([*self._real.list_tables(namespace), *mine])]
         except NoSuchNamespaceError:
-            if ".".join(namespace) in self._stage.namespaces:
+            if ".".join(namespace) in self._run.namespaces:
                 return mine
             raise
 
@@ -118,13 +119,13 @@ class _Rehearsed:
         return self._real.view_exists(identifier)
 
     def load_namespace_properties(self, namespace: _Name) -> Mapping[str, str]:
-        mine = self._stage.namespaces.get(".".join(namespace))
+        mine = self._run.namespaces.get(".".join(namespace))
         return self._real.load_namespace_properties(namespace) if mine is None else mine
 
-    # -- what would change --------------------------------------------------------------------------------
+    # -- changing -----------------------------------------------------------------------------------------
 
     def create_namespace(self, namespace: _Name, properties: Mapping[str, str]) -> None:
-        self._stage.namespaces[".".join(namespace)] = properties
+        self._run.namespaces[".".join(namespace)] = properties
 
     def create_table(
         self,
@@ -136,9 +137,9 @@ class _Rehearsed:
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         self.load_namespace_properties(identifier[:-1])
-        with self._stage.lock:
+        with self._run.lock:
             if self._is_there(identifier):
-                raise TableAlreadyExistsError(f"{'.'.join(identifier)} is there")
+                raise TableAlreadyExistsError(f"{'.'.join(identifier)} exists")
             made = new_table_metadata(schema, partition_spec, sort_order, location or _NOWHERE, dict(properties or {}))
             self._keep(identifier, made, load_file_io(self.properties), None)
         return self.load_table(identifier)
@@ -146,10 +147,10 @@ class _Rehearsed:
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        if landing := next((each for each in updates if isinstance(each, _LANDS)), None):
-            raise NotImplementedError(f"in a rehearsal nothing lands: {landing.action}")
+        if refused := next((each for each in updates if isinstance(each, _CHANGES_ROWS)), None):
+            raise NotImplementedError(f"a dry run commits no rows: {refused.action}")
         identifier = table.name()
-        with self._stage.lock:
+        with self._run.lock:
             there = self.load_table(identifier)
             for requirement in requirements:
                 requirement.validate(there.metadata)
@@ -167,17 +168,17 @@ class _Rehearsed:
     def _is_view(self, identifier: _Name) -> bool:
         try:
             return self._real.view_exists(identifier)
-        except NotImplementedError:  # it knows none
+        except NotImplementedError:  # this catalog knows no views
             return False
 
     def _keep(self, identifier: _Name, now: TableMetadata, io: FileIO, there: Table | None) -> None:
         name = ".".join(identifier)
-        if name in self._stage.tables:
-            before = self._stage.tables[name].before
+        if name in self._run.tables:
+            before = self._run.tables[name].before
         else:
             before = state_from(name, there.metadata, there.metadata_location) if there else None
-        self._stage.metadata[identifier] = (now, io)
-        self._stage.tables[name] = Foreseen(before, state_from(name, now, there.metadata_location if there else ""))
+        self._run.metadata[identifier] = (now, io)
+        self._run.tables[name] = Foreseen(before, state_from(name, now, there.metadata_location if there else ""))
 
     def _table(self, identifier: _Name, metadata: TableMetadata, io: FileIO) -> Table:
         return Table(identifier, metadata, "", io, cast("Catalog", self))

@@ -1,4 +1,4 @@
-"""Partitions: whether they can be had and under which names, and whether two layouts are one."""
+"""Partition fields: which a table can have, what they are named, and whether two layouts are the same."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,18 +21,21 @@ Key = tuple[str, str]
 
 
 def shown(partitions: Sequence[Partition]) -> str:
-    """Write them as a person does."""
+    """Write the fields as a person would."""
     return f"[{', '.join(map(str, partitions))}]"
 
 
 def key_of(partition: Partition) -> Key:
-    """What it says of a row, whatever its name is."""
+    """Give what the field computes from a row, whatever its name is."""
     return partition.column, partition.transform
 
 
 def same_partitions(there: Sequence[Partition], wanted: Sequence[Partition]) -> bool:
-    """Whether files are laid out alike: order says nothing, nor does a void field that nobody wants any more, as
-    tables of format 1 keep them; and a field's name only where one is wanted."""
+    """Whether both layouts partition files alike.
+
+    The order of fields does not matter, nor does a void field that nobody wants, as tables of format 1 keep them. A
+    field's name matters only if one is wanted.
+    """
     names: dict[Key, set[str]] = {}
     for each in there:
         names.setdefault(key_of(each), set()).add(each.called)
@@ -49,7 +52,7 @@ def named(
     taken: Collection[str] = (),
     keeps: Mapping[Key, str] | None = None,
 ) -> list[Partition]:
-    """Give each a name that nothing else has: its own, else the one that it `keeps`, else one like Iceberg's usual."""
+    """Give each field a name that nothing else has: its own, else the one it `keeps`, else one like Iceberg's usual."""
     used = {each.name for each in partitions if each.name is not None}
     found = []
     for each in partitions:
@@ -63,7 +66,7 @@ def named(
 
 
 def misfits(partitions: Sequence[Partition], row: StructType, ever: Collection[Partition] = ()) -> list[str]:
-    """Say of each partition field why no table with such rows can have it; `ever`: those that are there or were."""
+    """Say of each partition field why no table with such rows can have it; `ever` has all that the table ever had."""
     types = {path: field.field_type for path, field, _ in columns_in(row)}
     columns = index_by_name(row) if partitions else {}
     reasons = (
@@ -74,35 +77,35 @@ def misfits(partitions: Sequence[Partition], row: StructType, ever: Collection[P
 
 
 def term_of(sort: Sort, columns: Collection[str]) -> Partition:
-    """What a sort field sorts by: a column of that very name, or else a term; a ValueError where it is neither."""
+    """Give what a sort field sorts by: a column of exactly that name, or else a term; a ValueError if it is neither."""
     return Partition(sort.column) if sort.column in columns else Partition.parse(sort.column)
 
 
 def unfit(term: Partition, types: Mapping[str, IcebergType]) -> str | None:
-    """Say why it can't be taken of columns of these types."""
+    """Say why the term can't be computed from columns of these types."""
     kind = types.get(term.column)
     if not _TRANSFORM.fullmatch(term.transform):
         return f"has the transform {term.transform}, and understood are {_UNDERSTOOD}: use one of these"
     if kind is None:
-        return f"names {term.column}, which is no column that it can be taken of"
+        return f"names {term.column}, which is no column that it can be computed from"
     if not is_leaf(kind) or not parse_transform(term.transform).can_transform(kind):
-        return f"can't be taken of {term.column}, which is {word_for(kind)}"
+        return f"can't be computed from {term.column}, which is {word_for(kind)}"
     return None
 
 
 def _again(partition: Partition, earlier: Iterable[Partition]) -> str | None:
     transforms = [each.transform for each in earlier if each.column == partition.column]
     if partition.transform in transforms:
-        return "is there twice"
+        return "appears twice"
     if partition.transform in _TIMES and _TIMES.intersection(transforms):
-        return f"says again what another one says of {partition.column}"
+        return f"repeats what another one computes from {partition.column}"
     return None
 
 
 def _misnamed(
     partition: Partition, earlier: Iterable[Partition], columns: Collection[str], ever: Iterable[Partition]
 ) -> str | None:
-    """Of a name that was given; where none was, one that is free is found."""
+    """Say why the field can't have the name that it was given; without one, a free name will be found."""
     name = partition.name
     if name is None:
         return None
@@ -113,19 +116,19 @@ def _misnamed(
     if any(each.name == name for each in earlier):
         return f"can't be named {name}, as another one is: give it another name"
     before = [each for each in ever if each.called == name]
-    # Who reads the files of all layouts at once finds each field by its name.
+    # Engines that read files of several layouts at once find each field by its name.
     if before and key_of(partition) not in map(key_of, before):
         return f"can't be named {name}, as {replace(before[0], name=None)} is or was: give it another name"
     return None
 
 
 def _is_column(partition: Partition, name: str, columns: Collection[str]) -> bool:
-    """Whether Iceberg would take its name for that of a column: not of its own, where it is as that is, or nothing."""
+    """Whether Iceberg would confuse the name with a column's; only identity and void may be named as their column."""
     return name in columns and not (name == partition.column and partition.transform in {IDENTITY, VOID})
 
 
 def _names(partition: Partition) -> Iterator[str]:
-    """Usual ones first: with the number Iceberg names what is added to a table."""
+    """Try the usual name first, then the one with the number, as Iceberg names a field that is added to a table."""
     usual, number = partition.usual_name, partition.transform.removesuffix("]").partition("[")[2]
     yield usual
     if number:

@@ -1,4 +1,4 @@
-"""What is there and what is wanted, side by side."""
+"""Compares the columns of a table with those that are wanted."""
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
@@ -20,8 +20,8 @@ from catalog.fields import (
     struct_of,
     word_for,
 )
-from catalog.promotions import Relation, relation
 from catalog.specs import TableState
+from catalog.type_widening import Relation, relation
 from catalog.typenames import type_text
 
 _FOLLOWS_NO_MORE = {
@@ -34,27 +34,27 @@ _PARTITION = "a partition field of the table has its name, or had it"
 
 
 class _Why(str):
-    """A reason, in place of a type or of a field that can't be had."""
+    """The reason why there is no type or field; stands in its place."""
 
     __slots__ = ()
 
 
 class Comparison:
-    """One pass over what is there and what is wanted, side by side."""
+    """One walk over the table's columns and the wanted ones, side by side."""
 
     def __init__(self, current: TableState, contract: Contract) -> None:
         self.changes: list[Evolution] = []
         self.verdicts: list[Verdict] = []
         self.lacking: list[str] = []
         self._contract, self._identifier, self._format = contract, current.identifier, current.format_version
-        # Of all that is in the table, elements, keys and values too: Iceberg takes no two with the same dotted path.
+        # Elements, keys and values included: Iceberg allows no two parts of a table with the same dotted path.
         self._paths = [path for path, _ in parts_of(struct_of(current.columns), ()) if path]
         self._texts = {".".join(each) for each in self._paths}
         self._partitions = current.partition_names
         self._named = sum(1 for _ in paths_in(struct_of(current.columns), ()))
         self._added = 0
 
-    # -- what is there ------------------------------------------------------------------------------------
+    # -- columns that the table has -----------------------------------------------------------------------
 
     def struct(self, there: StructType, wanted: StructType, path: Path) -> None:
         known = {each.name: each for each in there.fields}
@@ -70,11 +70,11 @@ class Comparison:
         self.lacking += [".".join((*path, name)) for name, each in known.items() if each.required and name in missing]
 
     def _each_once(self, wanted: StructType, path: Path) -> list[NestedField]:
-        """The fields, and of those with one name the first."""
+        """Give the fields; of several with one name only the first."""
         found: dict[str, NestedField] = {}
         for field in wanted.fields:
             if field.name in found:
-                self._say((*path, field.name), Fate.SET_ASIDE, field.field_type, None, "it is there twice")
+                self._say((*path, field.name), Fate.SET_ASIDE, field.field_type, None, "it appears twice")
             found.setdefault(field.name, field)
         return [*found.values()]
 
@@ -85,7 +85,7 @@ class Comparison:
         if wanted.doc is not None and wanted.doc != there.doc and rule is Rule.EVOLVE:
             self.changes.append(Describe(text, wanted.doc))
         if there.required and not wanted.required:
-            # To Iceberg an identifier is always there, and so is what it is in.
+            # Iceberg requires a value in each identifier field, and so in every struct around it.
             if rule.widens and not any(within(each, text) for each in self._identifier):
                 self.changes.append(Relax(text))
             else:
@@ -117,22 +117,22 @@ class Comparison:
             self._say(path, _without(rule), new, old, _FOLLOWS_NO_MORE[rule])
 
     def _key(self, old: IcebergType, new: IcebergType, path: Path) -> None:
-        """A map's key stays what it was made as: nothing in it can be added or widened."""
+        """A map's key keeps its type: Iceberg can't add or widen anything in it."""
         if bare_text(old) == bare_text(new) or _relation(old, new) is Relation.NARROWER:
             self._say(path, Fate.FITS, new, old)
         else:
             rule = self._contract.rule_of(*path)
             self._say(path, _without(rule), new, old, "the key of a map can't change")
 
-    # -- what is new --------------------------------------------------------------------------------------
+    # -- new columns --------------------------------------------------------------------------------------
 
     def _new(self, field: NestedField, path: Path, beside: dict[str, str]) -> NestedField | _Why:
-        """The field as it can be added; `beside`: the names next to it, by their folded spelling."""
+        """Give the field as it can be added; `beside` has the names next to it, by their casefolded spelling."""
         rule = self._contract.rule_of(*path)
         paths, verdicts, *counts = len(self._paths), len(self.verdicts), self._named, self._added
         made = self._why_not(field.name, path, beside, rule) or self._added_type(field.field_type, path)
         if isinstance(made, _Why):
-            # Whatever of it could have been added goes with it.
+            # The parts of it that could have been added are not added either.
             refused = rule is Rule.REFUSE or any(each.fate is Fate.REFUSE for each in self.verdicts[verdicts:])
             self._texts -= {".".join(each) for each in self._paths[paths:]}
             del self.verdicts[verdicts:], self._paths[paths:]
@@ -147,7 +147,7 @@ class Comparison:
         if rule is not Rule.EVOLVE:
             return _Why(_FOLLOWS_NO_MORE[rule])
         if not all(path):
-            return _Why("it has no name" if not name else "what it is in has no name")
+            return _Why("it has no name" if not name else "a field around it has no name")
         if met is not None:
             return _Why(f"its name differs from {met} by case only")
         if "." in name and _short(path) in map(_short, self._paths):
@@ -173,7 +173,7 @@ class Comparison:
         return made
 
     def _type(self, kind: IcebergType, path: Path) -> IcebergType | _Why:
-        """The type with everything in it optional, and without what may not be added."""
+        """Give the type with everything in it optional, and without the fields that may not be added."""
         if why := self._misplaced(path):
             return why
         match kind:
@@ -204,7 +204,7 @@ class Comparison:
         return None
 
     def _whole(self, kind: IcebergType, path: Path) -> IcebergType | _Why:
-        """A map's key: all of it or nothing."""
+        """Give a map's key, which is added whole or not at all."""
         at = len(self.verdicts)
         made = self._type(kind, path)
         lost = next((each for each in self.verdicts[at:] if each.fate is not Fate.ADD), None)
@@ -230,5 +230,5 @@ def _relation(old: IcebergType, new: IcebergType) -> Relation:
 
 
 def _short(path: Path) -> str:
-    """Iceberg finds a field in a list or a map without the word between, too."""
+    """Leave out `element` and `value`, for Iceberg finds a field in a list or map without them, too."""
     return ".".join(part for part in path if part not in {ELEMENT, VALUE})

@@ -1,19 +1,19 @@
-"""Which type takes the values of which other one, and which can be made of it without touching a file."""
+"""Compares types: which takes the values of another, and which a column can be widened to without touching a file."""
 
 from enum import Enum, auto
 
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType
 
-# Digits that every value of the type fits in.
+# Digits that hold every value of the type.
 _DIGITS = {IntegerType(): 10, LongType(): 19}
 
 
 class Relation(Enum):
-    """What a wanted type is to the one that is there."""
+    """How a wanted type compares with the column's."""
 
     SAME = auto()
     NARROWER = auto()  # each of its values fits
-    WIDER = auto()  # Iceberg reads the files that are there as the wanted type
+    WIDER = auto()  # Iceberg reads existing files as the wanted type
     OTHER = auto()
 
 
@@ -36,7 +36,7 @@ def _promotable(old: IcebergType, new: IcebergType) -> bool:
 
 
 def _fits(small: IcebergType, large: IcebergType) -> bool:
-    """Whether no value is lost, though no file could be read so: what is written is of the large type."""
+    """Whether the large type holds every value exactly, though Iceberg can't read existing files as that type."""
     match small, large:
         case IntegerType(), DoubleType():
             return True

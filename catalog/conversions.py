@@ -1,4 +1,4 @@
-"""pyiceberg's tables, schemas and specs as our plain values, and back."""
+"""Converts pyiceberg's tables, schemas and specs to our plain values, and back."""
 
 from dataclasses import replace
 from typing import cast
@@ -12,12 +12,12 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import NestedField, StructType
 
-from catalog.defaults import column_of
-from catalog.layouts import named, term_of
+from catalog.column_defaults import column_of
+from catalog.partitions import named, term_of
 from catalog.specs import Partition, Snapshot, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
 
-# Partition field ids start here by Iceberg's format.
+# Iceberg numbers partition fields from here on.
 FIRST_PARTITION_ID = 1000
 
 
@@ -50,7 +50,7 @@ def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
 
 
 def schema_of(spec: TableSpec) -> Schema:
-    """Give the declared columns as a schema; a catalog numbers the fields anew when it creates the table."""
+    """Give the declared columns as a schema; a catalog gives the fields its own ids when it creates the table."""
     fields = (
         NestedField(
             field_id=number,
@@ -61,20 +61,20 @@ def schema_of(spec: TableSpec) -> Schema:
         )
         for number, column in enumerate(spec.columns, start=1)
     )
-    # Each column's type was numbered by itself.
+    # Each column's type was parsed with ids of its own, starting at 1.
     numbered = Schema(*cast(StructType, assign_fresh_schema_ids(StructType(*fields))).fields, schema_id=0)
     identifier = [numbered.find_field(each).field_id for each in spec.identifier]
     return Schema(*numbered.fields, schema_id=0, identifier_field_ids=identifier)
 
 
 def partition_spec_of(spec: TableSpec, schema: Schema) -> PartitionSpec:
-    """Give the declared partitions by the schema's ids."""
+    """Give the declared partitions with the schema's ids."""
     fields = named(spec.partitions or (), index_by_name(schema))
     return PartitionSpec(*(field_of(each, schema, number) for number, each in enumerate(fields, FIRST_PARTITION_ID)))
 
 
 def field_of(partition: Partition, schema: Schema, number: int) -> PartitionField:
-    """Give a partition field by the schema's ids, with one of its own."""
+    """Give a partition field with the schema's id of its column; `number` is its own id."""
     return PartitionField(
         source_id=schema.find_field(partition.column).field_id,
         field_id=number,
@@ -84,7 +84,7 @@ def field_of(partition: Partition, schema: Schema, number: int) -> PartitionFiel
 
 
 def sort_order_of(spec: TableSpec, schema: Schema) -> SortOrder:
-    """Give the declared order by the schema's ids; nulls first when ascending, last when descending."""
+    """Give the declared order with the schema's ids; nulls come first if ascending, last if descending."""
     return SortOrder(*(_sort_field(sort, schema) for sort in spec.sort))
 
 

@@ -1,6 +1,6 @@
-"""Default values of a table's columns: which types have them here, which values are theirs, and what is to change.
+"""Default values of a table's columns: which types can have them, which values fit, and what has to change.
 
-What Iceberg allows within structs, and for dates and the like, is left to those who know it.
+Iceberg also allows defaults within structs, and for dates and similar types. This package does not support those.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from pyiceberg.types import (
 from catalog.changes import Add, Evolution, Fill
 from catalog.contracts import Contract, Rule
 from catalog.fields import is_leaf
-from catalog.promotions import Relation, relation
 from catalog.specs import Column, Default, TableState
+from catalog.type_widening import Relation, relation
 from catalog.typenames import parse_type, type_text
 
-_FORMAT = 3  # the first that has them
+_FORMAT = 3  # the first format version with defaults
 _TAKEN: Mapping[IcebergType, tuple[type[Default], ...]] = {
     BooleanType(): (bool,),
     IntegerType(): (int,),
@@ -48,10 +48,10 @@ def column_of(field: NestedField) -> Column:
 def filled(
     current: TableState, now: Sequence[Column], wanted: Sequence[Column], changes: Sequence[Evolution], rules: Contract
 ) -> tuple[list[Evolution], list[str]]:
-    """Give the changes with the defaults that are wanted, and which can't be had; `now`: the columns after them."""
+    """Add the wanted defaults to the changes, and say which are impossible; `now` has the columns after the changes."""
     kinds = {column.name: parse_type(column.type) for column in now}
     kept = {column.name for column in current.columns if rules.rule_of(column.name) is not Rule.EVOLVE}
-    firsts = {column.name: column for column in reversed(wanted)}  # of those with one name
+    firsts = {column.name: column for column in reversed(wanted)}  # the first of several with one name
     asked = {
         name: column.default
         for name, column in firsts.items()
@@ -76,7 +76,7 @@ def filled(
 
 
 def _takes(there: IcebergType, wanted: IcebergType) -> bool:
-    """Whether what is wanted lands in the column: else it is set aside, and its default is no matter."""
+    """Whether the wanted field goes into the column; if it is set aside, its default does not matter."""
     if is_leaf(there) and is_leaf(wanted):
         return relation(there, wanted) in {Relation.SAME, Relation.NARROWER}
     return type(there) is type(wanted)
@@ -101,7 +101,7 @@ def misfit(name: str, kind: IcebergType, default: Default, version: int) -> str 
 
 
 def _survives(kind: IcebergType, default: Default) -> bool:
-    """Whether a column of the type holds exactly that."""
+    """Whether a column of the type holds exactly that value."""
     if kind in _BITS:
         return bool(-(2 ** _BITS[kind]) <= default < 2 ** _BITS[kind])
     if kind not in _PACKED:

@@ -1,4 +1,4 @@
-"""A table that others made: whether it can be used, and what there is to know about it first."""
+"""Looks at a table that others made: whether it can be used, and what to know about it first."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,37 +6,37 @@ from dataclasses import dataclass
 from catalog.connection import Lake
 from catalog.errors import Refused, TableMissing
 from catalog.fields import columns_in, struct_of
-from catalog.layouts import VOID, shown
+from catalog.partitions import VOID, shown
 from catalog.registration import A_VIEW, is_view, load
 from catalog.specs import TableState
 
 _DAY = 86_400_000
 _USUAL_VERSION = 2
-# In a snapshot's summary, and in a person's words.
+# Keys of a snapshot's summary, in plain words.
 _DELETES = {"total-position-deletes": "rows deleted by position", "total-equality-deletes": "deletes by value"}
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What stands under a name: a table that can be used as it is, or none and why."""
+    """What has a certain name: a table that can be used as it is, or none and why."""
 
     name: str
     state: TableState | None
-    refusal: str = ""  # one sentence; empty where there simply is no table
-    notes: tuple[str, ...] = ()  # of a table that is used as it is
+    refusal: str = ""  # one sentence; empty if there simply is no table
+    notes: tuple[str, ...] = ()  # what to know before the table is used as it is
 
     @property
     def missing(self) -> bool:
-        """Whether a table of that name may be made."""
+        """Whether a table of that name may be created."""
         return self.state is None and not self.refusal
 
 
-def inspect(lake: Lake, name: str) -> Inspection:
-    """Look at what stands under the name; changes nothing. What data it would take, `plan` says."""
+def inspect(client: Lake, name: str) -> Inspection:
+    """Look at what has the name; changes nothing. Ask `plan` which data the table would take."""
     try:
-        state = load(lake, name)
+        state = load(client, name)
     except TableMissing:
-        return Inspection(name, None, f"{name} {A_VIEW}" if is_view(lake, name) else "")
+        return Inspection(name, None, f"{name} {A_VIEW}" if is_view(client, name) else "")
     except Refused as refusal:
         return Inspection(name, None, str(refusal))
     return Inspection(name, state, notes=(*_of_its_shape(state), *_of_its_history(state)))
@@ -57,7 +57,7 @@ def _of_its_shape(state: TableState) -> Iterator[str]:
     if state.sort:
         yield f"files are to be sorted by {', '.join(map(str, state.sort))}"
     if voids := [each for each in state.partitions if each.transform == VOID]:
-        yield f"partition fields that are no more: {shown(voids)}"
+        yield f"partition fields that were dropped: {shown(voids)}"
     if (written := state.properties.get("write.format.default", "parquet").lower()) != "parquet":
         yield f"engines write {written} files to it"
 
