@@ -12,7 +12,7 @@ import structlog
 from structlog.typing import Processor
 
 from telemetry.masking import masked, masked_text
-from telemetry.settings import Level, LogSettings
+from telemetry.settings import Level, LogOptions
 from telemetry.spans import current
 
 # Our lines pass at the level from the settings, everyone else's from WARNING on: two trees of loggers.
@@ -78,9 +78,9 @@ def _own_logger(*name: Any) -> logging.Logger:
     return logging.getLogger(".".join((OURS, *map(str, name[:1]))))
 
 
-def configure(settings: LogSettings | None = None) -> None:
+def configure(settings: LogOptions | None = None) -> None:
     """Takes over the process's logging; called once, at the edge."""
-    settings = settings or LogSettings()
+    settings = settings or LogOptions()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -128,7 +128,7 @@ def set_level(name: Level) -> None:
     logging.getLogger(OURS).setLevel(level)
 
 
-def _renderers(settings: LogSettings) -> list[Processor]:
+def _renderers(settings: LogOptions) -> list[Processor]:
     terminal = sys.stderr.isatty()
     if settings.format == "text" or (settings.format == "auto" and terminal):
         # The pretty tracebacks show local variables, and with them secrets.

@@ -9,7 +9,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True)
-class TelemetrySettings:
+class TelemetryOptions:
     """Off unless asked for. What is None the OTEL_* variables decide, then a default.
 
     `pull`: the metrics may be asked for by `Telemetry.scrape` as well, whatever the exporter does with them.
@@ -39,7 +39,7 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
-class LogSettings:
+class LogOptions:
     """`auto`: text on a terminal, json elsewhere."""
 
     level: Level = "info"

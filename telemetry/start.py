@@ -7,9 +7,9 @@ collector.
 from collections.abc import Mapping
 from typing import Any
 
+from telemetry.http_pages import HttpAnswer
 from telemetry.instruments import INSTRUMENTS, Instrument
-from telemetry.serving import Answer
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 from telemetry.spans import NO_SPAN, Kind, Span
 
 
@@ -35,7 +35,7 @@ class Telemetry:
     def gauge(self, _instrument: str, /, value: float, **_attributes: object) -> None:
         pass
 
-    def scrape(self, _accept: str = "", /) -> Answer | None:
+    def scrape(self, _accept: str = "", /) -> HttpAnswer | None:
         """All metrics as text for Prometheus; None where they can't be asked for."""
         return None
 
@@ -53,13 +53,13 @@ OFF = Telemetry()
 
 
 def start(
-    settings: TelemetrySettings, *, log: Any = None, instruments: Mapping[str, Instrument] = INSTRUMENTS
+    settings: TelemetryOptions, *, log: Any = None, instruments: Mapping[str, Instrument] = INSTRUMENTS
 ) -> Telemetry:
     """Warnings about a collector that can't be reached go to `log`, a structlog logger."""
     if not settings.on:
         return OFF
     try:
-        from telemetry import live  # noqa: PLC0415  the SDK is an extra, and half a second of imports
+        from telemetry import sdk  # noqa: PLC0415  the SDK is an extra, and half a second of imports
         from telemetry.exporters import build  # noqa: PLC0415
 
         exporters = build(settings)
@@ -69,4 +69,4 @@ def start(
         raise TelemetryUnavailable(
             f"telemetry is switched on, but {error.name} is not installed: install lakehouse-ingest[otlp]"
         ) from error
-    return live.start(settings, exporters, log, instruments)
+    return sdk.start(settings, exporters, log, instruments)

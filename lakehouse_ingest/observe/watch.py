@@ -21,7 +21,7 @@ from lakehouse_ingest.observe.recent_activity import History, Told
 from lakehouse_ingest.printable import all_printable
 from lakehouse_ingest.settings import HealthSettings, Settings
 from lakehouse_ingest.settings.secret_words import secrets_of
-from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
+from telemetry import HttpAnswer, HttpPages, Span, as_json, carried, metrics, metrics_page
 
 __all__ = ["Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
 
@@ -235,26 +235,26 @@ class Watch:
         finally:
             pages.close()
 
-    def _pages(self, settings: HealthSettings, about: Mapping[str, object]) -> Pages:
-        def live(_: Mapping[str, str]) -> Answer:
+    def _pages(self, settings: HealthSettings, about: Mapping[str, object]) -> HttpPages:
+        def live(_: Mapping[str, str]) -> HttpAnswer:
             verdict = self.board.live(settings.stuck)
             return _answer({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
 
-        def ready(_: Mapping[str, str]) -> Answer:
+        def ready(_: Mapping[str, str]) -> HttpAnswer:
             verdict = self.board.ready(settings.fresh)
             said = {"ready": verdict.good, "reasons": verdict.reasons, "pipeline": self._pipeline}
             return _answer({**said, "streams": self.board.shown()}, 200 if verdict.good else 503)
 
-        def scrape(headers: Mapping[str, str]) -> Answer:
+        def scrape(headers: Mapping[str, str]) -> HttpAnswer:
             return self._sink.scrape(headers.get("accept", "")) or as_json({"error": NO_METRICS}, 404)
 
-        def status(_: Mapping[str, str]) -> Answer:
+        def status(_: Mapping[str, str]) -> HttpAnswer:
             alive, verdict = self.board.live(settings.stuck), self.board.ready(settings.fresh)
             said = {"pipeline": self._pipeline, "live": alive.good, "ready": verdict.good, "reasons": verdict.reasons}
             said |= {"about": about}
             return _answer({**said, "doing": self.board.shown(), **self.history.told()})
 
-        page = Answer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
+        page = HttpAnswer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
         pages = {
             "/": lambda _: page,
             "/live": live,
@@ -264,7 +264,7 @@ class Watch:
         }
         assert settings.port is not None
         try:
-            return Pages(settings.host, settings.port, pages, settings.hosts, " or add the name to `health.hosts`")
+            return HttpPages(settings.host, settings.port, pages, settings.hosts, " or add the name to `health.hosts`")
         except (OSError, UnicodeError, OverflowError) as failure:
             said = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
             raise SettingsRefused(
@@ -278,7 +278,7 @@ class Watch:
         self._sink.shutdown(timeout_s=5)
 
 
-def _answer(said: Mapping[str, Any], status: int = 200) -> Answer:
+def _answer(said: Mapping[str, Any], status: int = 200) -> HttpAnswer:
     """For a page or a terminal, which is not to obey what records and servers have said."""
     return as_json(all_printable(said), status)
 
@@ -290,13 +290,13 @@ def _shown(error: BaseException) -> str:
 
 def watch(settings: Settings, *, instance: str = "") -> Watch:
     """Logs configured and telemetry started as the settings say. Without a name an instance has one of this process."""
-    telemetry.configure_logs(telemetry.LogSettings(settings.log.level, settings.log.format))
+    telemetry.configure_logs(telemetry.LogOptions(settings.log.level, settings.log.format))
     for secret in secrets_of(settings):
         telemetry.mask(secret)
     wanted = settings.telemetry
     try:
         sink = telemetry.start(
-            telemetry.TelemetrySettings(
+            telemetry.TelemetryOptions(
                 traces=wanted.traces,
                 metrics=wanted.metrics,
                 exporter=wanted.exporter,

@@ -23,7 +23,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from telemetry.exporters import Exporters, refuse_traces
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 HOST, PORT = "localhost", 8125
 LONGEST = 1432  # bytes of a datagram that fits through an Ethernet
@@ -127,7 +127,7 @@ def datagrams(said: Iterable[bytes]) -> Iterator[bytes]:
         yield held
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     refuse_traces(settings)
     where = urlsplit(settings.endpoint or "")
     exporter = StatsdExporter(where.hostname or HOST, where.port or PORT) if settings.metrics else None

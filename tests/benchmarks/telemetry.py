@@ -22,7 +22,7 @@ from lakehouse_ingest.pipeline.assembly import Running, opened
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of
-from telemetry import OFF, Telemetry, TelemetrySettings, start
+from telemetry import OFF, Telemetry, TelemetryOptions, start
 from tests.benchmarks.street import CASES, PARTITIONS, cpu_seconds, events
 from tests.services.kafka import create_topic, produce
 
@@ -97,7 +97,7 @@ def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[
             found: dict[str, float] = {}
             for how in ("off", "on") if number % 2 else ("on", "off"):
                 name = f"{how}_{number + WARMING}"
-                wanted = TelemetrySettings(traces=True, metrics=True, endpoint=endpoint)
+                wanted = TelemetryOptions(traces=True, metrics=True, endpoint=endpoint)
                 sink = start(wanted) if how == "on" else OFF
                 at = settings_of(name, folder, broker, case)
                 found[how] = round(microseconds(running, at, sink, folder / f"scratch-{name}", process), 3)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.stages.sources.kafka import Kafka
-from telemetry import TelemetrySettings, start
+from telemetry import TelemetryOptions, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events
 from tests.services.faulty import Faulty
@@ -54,7 +54,7 @@ def test_a_batch_of_three_tables_and_a_dead_letter_is_a_tree_of_spans(bench: Ben
     produce(bench.broker, topic, [(None, value, more) for value, more in zip_longest(values, headers)])
     settings = bench.settings(topic, stream={"type_from": "field:type"}, table={"table": "{type}"})
     with OtlpReceiver() as receiver:
-        sink = start(TelemetrySettings(traces=True, metrics=True, endpoint=receiver.endpoint_grpc))
+        sink = start(TelemetryOptions(traces=True, metrics=True, endpoint=receiver.endpoint_grpc))
         bench.ingest(settings, telemetry=sink)
         assert sink.shutdown(30)
         spans = receiver.spans()

@@ -14,7 +14,7 @@ from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
-from telemetry import OFF, TelemetrySettings, mask, start
+from telemetry import OFF, TelemetryOptions, mask, start
 from telemetry.masking import REGISTRY
 from telemetry.testing import Checked
 from tests.services.openmetrics import read
@@ -216,7 +216,7 @@ def test_without_metrics_its_page_says_what_to_set() -> None:
 
 
 def test_with_metrics_it_shows_them() -> None:
-    sink = start(TelemetrySettings(metrics=True, exporter="none", pull=True))
+    sink = start(TelemetryOptions(metrics=True, exporter="none", pull=True))
     watch = Watch("plant-7", sink)
     with watch.serving(HealthSettings(port=0)) as url:
         watch.tell("s", State.RUNNING)

@@ -9,7 +9,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from telemetry import Events
-from telemetry.testing import Recorded, recorded
+from telemetry.testing import Recording, recorded
 
 LOST = ConnectionError("catalog gone")
 
@@ -77,7 +77,7 @@ CASES: list[tuple[str, str, Callable[[Events], None], tuple[str, float, dict[str
 ]
 
 
-def _events(seen: Recorded) -> Events:
+def _events(seen: Recording) -> Events:
     return Events(structlog.get_logger(), seen.telemetry, "plant-7")
 
 

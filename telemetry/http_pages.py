@@ -27,22 +27,22 @@ JSON = "application/json; charset=utf-8"
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     body: bytes
     kind: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Page = Callable[[Mapping[str, str]], Answer]
+Page = Callable[[Mapping[str, str]], HttpAnswer]
 """From a request's headers, their names in lower case."""
 
 
-def as_json(value: object, status: int = 200) -> Answer:
-    return Answer(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n", JSON, status)
+def as_json(value: object, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n", JSON, status)
 
 
-class Pages:
+class HttpPages:
     """Listens from the beginning on: an address that is taken is an OSError here."""
 
     def __init__(
@@ -83,7 +83,7 @@ class _Names:
     more: frozenset[str]
     advice: str
 
-    def refusal(self, headers: Mapping[str, str]) -> Answer | None:
+    def refusal(self, headers: Mapping[str, str]) -> HttpAnswer | None:
         asked, origin = headers.get("host"), headers.get("origin")
         if asked is not None and not self._fits(asked):  # every browser says one; a simple probe may not
             said = f"this port is not known by the name {_name_in(asked)!r}, and a web page could have made it up"
@@ -213,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self.do_POST()
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpAnswer) -> None:
         self.send_response(answer.status)
         headers = {
             "Content-Type": answer.kind,

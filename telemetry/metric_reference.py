@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from telemetry.instruments import ATTRIBUTES, INSTRUMENTS, Instrument, exported
-from telemetry.naming import prometheus_label, prometheus_name
+from telemetry.prometheus_names import prometheus_label, prometheus_name
 
 
 def entries(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> list[dict[str, object]]:

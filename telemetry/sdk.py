@@ -21,7 +21,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from telemetry.delivery import (
+from telemetry.exporters import Exporters
+from telemetry.exporters.prometheus import PullReader
+from telemetry.guarded_export import (
     BoundedSpans,
     Outage,
     WatchedMetrics,
@@ -30,12 +32,10 @@ from telemetry.delivery import (
     listen,
     number_from,
 )
-from telemetry.exporters import Exporters
-from telemetry.exporters.prometheus import PullReader
+from telemetry.http_pages import HttpAnswer
 from telemetry.instruments import DROPPED, Instrument, check, exported
 from telemetry.masking import mask, masked, masked_text
-from telemetry.serving import Answer
-from telemetry.settings import SERVICE_NAME, TelemetrySettings
+from telemetry.settings import SERVICE_NAME, TelemetryOptions
 from telemetry.spans import CURRENT, Kind, Span
 from telemetry.start import Telemetry
 
@@ -176,7 +176,7 @@ class LiveTelemetry(Telemetry):
         if isinstance(made, Gauge):
             made.set(value, _attributes(attributes))
 
-    def scrape(self, accept: str = "", /) -> Answer | None:
+    def scrape(self, accept: str = "", /) -> HttpAnswer | None:
         return None if self._pulled is None or self._shut is not None else self._pulled.scrape(accept)
 
     @property
@@ -214,7 +214,7 @@ def _make(
     return made
 
 
-def _resource(settings: TelemetrySettings) -> Resource:
+def _resource(settings: TelemetryOptions) -> Resource:
     found = Resource.create(dict(settings.resource))
     named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
     # OTEL_SERVICE_NAME wins over our default, a name from the settings wins over both.
@@ -223,7 +223,7 @@ def _resource(settings: TelemetrySettings) -> Resource:
     return found.merge(Resource({"service.name": settings.service_name}))
 
 
-def _hide(settings: TelemetrySettings) -> None:
+def _hide(settings: TelemetryOptions) -> None:
     for value in (*settings.headers.values(), *_standard_headers()):
         mask(value)
         mask(value.rpartition(" ")[2])
@@ -236,7 +236,7 @@ def _standard_headers() -> Iterable[str]:
 
 
 def start(
-    settings: TelemetrySettings, exporters: Exporters, log: Any, instruments: Mapping[str, Instrument]
+    settings: TelemetryOptions, exporters: Exporters, log: Any, instruments: Mapping[str, Instrument]
 ) -> LiveTelemetry:
     _hide(settings)
     listen()

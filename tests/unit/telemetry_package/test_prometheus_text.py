@@ -9,10 +9,10 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 
-from telemetry import INSTRUMENTS, Telemetry, TelemetrySettings, start
+from telemetry import INSTRUMENTS, Telemetry, TelemetryOptions, start
 from telemetry.exporters.prometheus import PullReader
-from telemetry.exposition import OPENMETRICS, PLAIN
-from telemetry.naming import family, prometheus_label, unit_word
+from telemetry.prometheus_names import family, prometheus_label, unit_word
+from telemetry.prometheus_text import OPENMETRICS, PLAIN
 from tests.services.debian import NotToBeHad
 from tests.services.openmetrics import Family, read
 from tests.services.prometheus import programs
@@ -23,7 +23,7 @@ OPEN = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.
 
 @contextmanager
 def pulled() -> Iterator[Telemetry]:
-    telemetry = start(TelemetrySettings(metrics=True, exporter="none", pull=True))
+    telemetry = start(TelemetryOptions(metrics=True, exporter="none", pull=True))
     try:
         yield telemetry
     finally:
@@ -92,7 +92,7 @@ def test_before_anything_is_measured_there_is_an_empty_page() -> None:
 
 
 def test_what_can_not_be_asked_for_is_nothing() -> None:
-    telemetry = start(TelemetrySettings(metrics=True, exporter="none"))
+    telemetry = start(TelemetryOptions(metrics=True, exporter="none"))
     assert telemetry.scrape() is None
     telemetry.shutdown(5)
     with pulled() as telemetry:
