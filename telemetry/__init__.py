@@ -7,7 +7,7 @@ with telemetry.span("batch", pipeline="plant-7", stream="sensors") as span:
 telemetry.shutdown(timeout_s=5)
 """
 
-from telemetry.events import Events
+from telemetry.events import Event, Events, Listener, LogLines, Meter, Metrics
 from telemetry.http_pages import HttpAnswer, HttpPages, as_json
 from telemetry.instruments import INSTRUMENTS, Instrument, UnknownInstrument
 from telemetry.logs import configure as configure_logs
@@ -15,18 +15,24 @@ from telemetry.logs import set_level
 from telemetry.masking import mask, masked_text
 from telemetry.metric_reference import entries as metrics
 from telemetry.metric_reference import markdown as metrics_page
-from telemetry.settings import LogOptions, TelemetryOptions
+from telemetry.settings import Level, LogOptions, TelemetryOptions
 from telemetry.spans import Span, carried, current
 from telemetry.start import OFF, Telemetry, TelemetryUnavailable, start
 
 __all__ = [
     "INSTRUMENTS",
     "OFF",
+    "Event",
     "Events",
     "HttpAnswer",
     "HttpPages",
     "Instrument",
+    "Level",
+    "Listener",
+    "LogLines",
     "LogOptions",
+    "Meter",
+    "Metrics",
     "Span",
     "Telemetry",
     "TelemetryOptions",

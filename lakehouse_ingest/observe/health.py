@@ -37,7 +37,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthVerdict:
     good: bool
     reasons: tuple[str, ...]
 
@@ -53,9 +53,9 @@ class Board:
     def expect(self, streams: Iterable[str]) -> None:
         """Before any of them has begun: until then nothing is ready."""
         for stream in streams:
-            self.tell(stream, State.STARTING)
+            self.report(stream, State.STARTING)
 
-    def tell(self, stream: str, state: State, reason: str = "") -> None:
+    def report(self, stream: str, state: State, reason: str = "") -> None:
         with self._lock:
             now = self._clock()
             one = self._streams.setdefault(stream, Standing(state, now, now))
@@ -84,13 +84,13 @@ class Board:
 
     # -- verdicts -----------------------------------------------------------------------------------------
 
-    def ready(self, fresh: float) -> Verdict:
+    def ready(self, fresh: float) -> HealthVerdict:
         """Whether every stream's query runs, and has shown so within `fresh` seconds."""
-        return self._verdict(lambda one, now: _not_ready(one, now, fresh)) or Verdict(False, ("no stream yet",))
+        return self._verdict(lambda one, now: _not_ready(one, now, fresh)) or HealthVerdict(False, ("no stream yet",))
 
-    def live(self, stuck: float) -> Verdict:
+    def live(self, stuck: float) -> HealthVerdict:
         """Whether no stream has been without a sign for `stuck` seconds while it should work."""
-        return self._verdict(lambda one, now: _stuck(one, now, stuck)) or Verdict(True, ())
+        return self._verdict(lambda one, now: _stuck(one, now, stuck)) or HealthVerdict(True, ())
 
     def running(self, stream: str) -> bool:
         with self._lock:
@@ -108,18 +108,18 @@ class Board:
                     "moved_s_ago": round(now - one.moved, 1),
                     "batches": one.batches,
                     "batch_under_way": one.batch,
-                    "last_landing": one.landed_at.isoformat(timespec="milliseconds") if one.landed_at else None,
+                    "last_landed": one.landed_at.isoformat(timespec="milliseconds") if one.landed_at else None,
                     **({"reason": one.reason} if one.reason else {}),
                 }
                 for name, one in self._streams.items()
             }
 
-    def _verdict(self, against: Callable[[Standing, float], str]) -> Verdict | None:
+    def _verdict(self, against: Callable[[Standing, float], str]) -> HealthVerdict | None:
         with self._lock:
             now = self._clock()
             found = [(name, against(one, now)) for name, one in self._streams.items()]
         reasons = tuple(_sentences(found))
-        return Verdict(not reasons, reasons) if found else None
+        return HealthVerdict(not reasons, reasons) if found else None
 
 
 def _sentences(found: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from lakehouse_ingest.errors import BadRecord, LakehouseError, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger import marks, offset_log
 from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.observe.events import BatchLanded, ManyFiles, MetadataNotMeasured
 from lakehouse_ingest.observe.watch import Span, Watch, carried
 from lakehouse_ingest.pipeline import split_by_table
 from lakehouse_ingest.pipeline.split_by_table import Part, Parted
@@ -309,12 +310,13 @@ class Street:
             span.set(rows=staged.rows, files=staged.files, size=staged.size, snapshot=staged.snapshot)
         reached(FailPoint.STAGED)
         if staged.files > MANY_FILES:
-            self.watch.events.warned(
-                "many_files",
-                table=place.table,
-                files=staged.files,
-                rows=staged.rows,
-                advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+            self.watch.emit(
+                ManyFiles(
+                    table=place.table,
+                    files=staged.files,
+                    rows=staged.rows,
+                    advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+                )
             )
         return staged
 
@@ -356,7 +358,7 @@ class Street:
         try:
             self.watch.gauge("lakehouse.table.metadata", self.lake.metadata_size(table), table=table)
         except LakehouseError as failure:
-            self.watch.events.warned("metadata_not_measured", table=table, error=str(failure))
+            self.watch.emit(MetadataNotMeasured(table=table, error=str(failure)))
 
     def _mark(self, place: Place, work: Work) -> Mark:
         before: Mapping[tuple[str, int], int] = place.mark.complete if place.mark else {}
@@ -382,22 +384,24 @@ class Street:
     def _tell(self, landed: Landed) -> None:
         tally = landed.tally
         self.newest = tally.newest_ms / 1000 if tally.newest_ms else None
-        self.watch.events.batch_landed(
-            stream=self.name,
-            batch=landed.token.batch,
-            received=tally.received,
-            duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
-            landed={each.table: each.rows for each in landed.receipts if each.table != self.dead.place.table},
-            files={receipt.table: receipt.files for receipt in landed.receipts},
-            written={receipt.table: receipt.size for receipt in landed.receipts},
-            dead=tally.dead,
-            trimmed=tally.total(TRIMMED),
-            filtered=tally.total(FILTERED),
-            discarded=landed.reasons if tally.total(DISCARDED) else {},
-            freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
-            event_age_s=time() - tally.event_ms / 1000 if tally.event_ms is not None else None,
-            size=tally.bytes,
-            note=landed.note,
+        self.watch.emit(
+            BatchLanded(
+                stream=self.name,
+                batch=landed.token.batch,
+                received=tally.received,
+                duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
+                landed={each.table: each.rows for each in landed.receipts if each.table != self.dead.place.table},
+                files={receipt.table: receipt.files for receipt in landed.receipts},
+                written={receipt.table: receipt.size for receipt in landed.receipts},
+                dead=tally.dead,
+                trimmed=tally.total(TRIMMED),
+                filtered=tally.total(FILTERED),
+                discarded=landed.reasons if tally.total(DISCARDED) else {},
+                freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
+                event_age_s=time() - tally.event_ms / 1000 if tally.event_ms is not None else None,
+                size=tally.bytes,
+                note=landed.note,
+            )
         )
 
 

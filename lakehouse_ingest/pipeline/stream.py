@@ -26,7 +26,7 @@ from lakehouse_ingest.environment import spark_errors
 from lakehouse_ingest.environment.spark_session import session_of_its_own
 from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.observe import span_names
+from lakehouse_ingest.observe import events, span_names
 from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.pipeline import pacing
@@ -111,7 +111,7 @@ class Stream:
         """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
         refuse_unread(self.settings.source, self._is_read)
         if self.settings.catalog.publish == "direct":
-            self.watch.log.info("publishes_directly", stream=self.name)
+            self.watch.emit(events.PublishesDirectly(stream=self.name))
         wait, attempt, since = self.settings.retry.first, 0, monotonic()
         while not (self.stop.is_set() or self._has_enough):
             before, self._stands = self.landed, None
@@ -119,7 +119,7 @@ class Stream:
                 if not self._one_start():
                     return
             except Superseded as end:
-                self.watch.events.superseded(end)
+                self.watch.emit(events.Fenced(error=end))
                 raise
             except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
                 failure = self._explained(error)
@@ -132,8 +132,8 @@ class Stream:
                 if monotonic() - since > self.settings.retry.limit:
                     raise TryAgain(f"given up after {self.settings.retry.limit:.0f} s: {failure}") from failure
                 attempt += 1
-                self.watch.events.retrying(stream=self.name, attempt=attempt, wait_s=wait, error=failure)
-                self.watch.tell(self.name, State.WAITING, failure)
+                self.watch.emit(events.Retrying(stream=self.name, attempt=attempt, wait_s=wait, error=failure))
+                self.watch.report(self.name, State.WAITING, failure)
                 self.stop.wait(wait)
                 wait = min(wait * 2, LONGEST_WAIT_S)
 
@@ -141,7 +141,7 @@ class Stream:
 
     def _one_start(self) -> bool:
         """Whether another one has to follow at once: there are topics that this one has not read."""
-        self.watch.tell(self.name, State.STARTING)
+        self.watch.report(self.name, State.STARTING)
         source = self._source()
         if source is None:
             return False
@@ -165,13 +165,15 @@ class Stream:
             ending.callback(rmtree, street.checkpoint, ignore_errors=True)
             goal = source.ends() if self.drain else None
             span.set(epoch=street.token.epoch, tables=len(street.tables.registered), shape=street.shape)
-            self.watch.events.started(
-                stream=self.name,
-                epoch=street.token.epoch,
-                topics=self.topics,
-                tables=len(street.tables.registered),
-                shape=street.shape,
-                bad={"discarded" if self.stream.on_error == "ignore" else "dead": [*Reason]},
+            self.watch.emit(
+                events.Started(
+                    stream=self.name,
+                    epoch=street.token.epoch,
+                    topics=self.topics,
+                    tables=len(street.tables.registered),
+                    shape=street.shape,
+                    bad={"discarded" if self.stream.on_error == "ignore" else "dead": [*Reason]},
+                )
             )
             self._stands = monotonic()
             try:
@@ -198,8 +200,10 @@ class Stream:
             self.connection,
             self.identity,
             self.settings.catalog.publish,
-            lambda table, attempt, error: self.watch.events.commit_retried(table=table, attempt=attempt, error=error),
-            settled=lambda table: self.watch.events.commit_reconciled(table=table),
+            lambda table, attempt, error: self.watch.emit(
+                events.CommitRetried(table=table, attempt=attempt, error=error)
+            ),
+            settled=lambda table: self.watch.emit(events.CommitReconciled(table=table)),
             create=self.settings.catalog.create,
             turns=self.turns,
             retention=self._retention,
@@ -214,10 +218,10 @@ class Stream:
         contest = replicas.contest(lake, record, self.identity, self.process)
         if contest is None:
             return True
-        self.watch.events.warned("replicas_take_turns", stream=self.name, wait_s=contest.wait_s, error=contest.sentence)
-        self.watch.board.tell(self.name, State.WAITING, contest.sentence)
+        self.watch.emit(events.ReplicasTakeTurns(stream=self.name, wait_s=contest.wait_s, error=contest.sentence))
+        self.watch.board.report(self.name, State.WAITING, contest.sentence)
         stopped = self.stop.wait(contest.wait_s)
-        self.watch.tell(self.name, State.STARTING)
+        self.watch.report(self.name, State.STARTING)
         return not stopped
 
     def _source(self) -> Source | None:
@@ -228,9 +232,9 @@ class Stream:
         everything, told = kind(self.settings.source, ()), False
         while not (found := everything.matching(pattern)):
             if not told:
-                self.watch.log.info("no_topic_yet", stream=self.name, topic_pattern=pattern)
+                self.watch.emit(events.NoTopicYet(stream=self.name, topic_pattern=pattern))
             told = True
-            self.watch.board.tell(self.name, State.STARTING, f"no topic matches {pattern} yet")
+            self.watch.board.report(self.name, State.STARTING, f"no topic matches {pattern} yet")
             if self.drain or self.stop.wait(TOPICS_S):
                 return None
         self.stream = self.stream.model_copy(update={"topics": tuple(found)})
@@ -327,13 +331,13 @@ class Stream:
             )
         begun.close()
         self.progress, self._hinted = Progress(query), street.record.complete
-        self.watch.tell(self.name, State.RUNNING)
+        self.watch.report(self.name, State.RUNNING)
         try:
             then = self._attended(query, self.progress, street, source, goal)
         finally:
             closing.set()
             if self.stop.is_set():
-                self.watch.tell(self.name, State.STOPPING)
+                self.watch.report(self.name, State.STOPPING)
             if then is not Next.QUERY:
                 ending.enter_context(self.watch.stop(self.name))
             # A batch that is under way ends first.
@@ -447,7 +451,7 @@ class Stream:
             except LakehouseError as failure:
                 # Who may not commit for the group is not told so with every batch.
                 due[0] = monotonic() + LONGEST_WAIT_S
-                self.watch.events.warned("group_offsets_not_published", error=str(failure))
+                self.watch.emit(events.GroupOffsetsNotPublished(error=str(failure)))
             else:
                 due[0], self._hinted = monotonic() + self.settings.ledger.batch_every, offsets
 
@@ -481,9 +485,9 @@ class Stream:
                 count = expire(self._session, place.table, self.identity, place.epoch, self._retention(place.table))
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; tidying is tried again after the next landing.
-            self.watch.events.warned("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))
+            self.watch.emit(events.SnapshotsNotExpired(table=place.table, error=spark_errors.sentence(failure)))
             return place
-        self.watch.events.snapshots_expired(table=place.table, count=count)
+        self.watch.emit(events.SnapshotsExpired(table=place.table, count=count))
         return lake.again(place)
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.observe.events import BatchLanded
+from lakehouse_ingest.observe.watch import Event, Watch
 from lakehouse_ingest.pipeline.assembly import Running, opened
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
@@ -53,16 +53,14 @@ class _FromTheFirst(Watch):
         self._without = without
         self.began: float | None = None
         self.received = 0
-        tell = self.events.batch_landed
+        self.add_listener(self._landed)
 
-        def landed(**told: Any) -> None:
-            tell(**told)
+    def _landed(self, event: Event) -> None:
+        if isinstance(event, BatchLanded):
             if self.began is None:
                 self.began = cpu_seconds(self._without)
             else:
-                self.received += told["received"]
-
-        self.events.batch_landed = landed  # type: ignore[method-assign]
+                self.received += event.received
 
 
 def settings_of(name: str, folder: Path, broker: str, case: str) -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakehouse_ingest.observe.events import BatchLanded, Retrying, SchemaChanged
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
@@ -69,20 +70,22 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
     drawn = random.Random(7)
     watch.board.expect(streams)
     for stream in streams:
-        watch.tell(stream, State.RUNNING)
+        watch.report(stream, State.RUNNING)
     for minute in range(60):
         for stream in streams:
             busy = 1 + (minute % 20) / 10 + (4 if 30 <= minute < 34 else 0)
             rows = int(drawn.uniform(0.8, 1.2) * busy * 60_000 / len(stream))
             letters = {"broken_json": 3, "wrong_type": 2} if minute in (12, 58) else {}
-            watch.events.batch_landed(
-                stream=stream,
-                batch=minute,
-                received=rows + sum(letters.values()),
-                duration_s=drawn.uniform(0.4, 1.2) * busy,
-                landed={f"iot.{stream}": rows - 40, f"iot.{stream}_status": 40},
-                dead=letters,
-                freshness_s=drawn.uniform(1, 3) * busy,
+            watch.emit(
+                BatchLanded(
+                    stream=stream,
+                    batch=minute,
+                    received=rows + sum(letters.values()),
+                    duration_s=drawn.uniform(0.4, 1.2) * busy,
+                    landed={f"iot.{stream}": rows - 40, f"iot.{stream}_status": 40},
+                    dead=letters,
+                    freshness_s=drawn.uniform(1, 3) * busy,
+                )
             )
             watch.board.batch_ended(stream, landed=True)
             watch.lag(stream, {(stream, 0): int(rows / 90 * busy), (stream, 1): int(rows / 100)}, busy)
@@ -105,14 +108,14 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
                 snapshot=7,
             )
         if minute == 31:
-            watch.events.retrying(
-                stream="orders", attempt=1, wait_s=0.5, error=ConnectionError("the catalog does not answer: 503")
+            watch.emit(
+                Retrying(
+                    stream="orders", attempt=1, wait_s=0.5, error=ConnectionError("the catalog does not answer: 503")
+                )
             )
-            watch.log.warning(
-                "spark", line=f"a word about {SECRET} <script>document.title = 'taken'</script>\u202egnp.exe"
-            )
+            watch.relay("warning", "", f"a word about {SECRET} <script>document.title = 'taken'</script>\u202egnp.exe")
         clock.now += 60
-    watch.events.schema_changed(table="iot.sensors", changes=["+ humidity double", "~ level int -> long"])
+    watch.emit(SchemaChanged(table="iot.sensors", changes=["+ humidity double", "~ level int -> long"]))
     lost = {"topic": "sensors", "partition": 3, "offset": 812_044}
     watch.dead(
         "sensors",
@@ -138,7 +141,7 @@ def url() -> Iterator[str]:
     mask(SECRET)
     clock = Clock()
     watch = Watch("plant-7", OFF)
-    watch.history._clock, watch.history._began, watch.board = clock, clock.now, Board(clock)
+    watch.activity._clock, watch.activity._began, watch.board = clock, clock.now, Board(clock)
     about = {
         "version": "0.1.0",
         "source": "kafka at localhost:9092",

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import SettingsRefused, TryAgain, fitted
+from lakehouse_ingest.observe.figures import ago, count, lag, rate, seconds, size
 from lakehouse_ingest.printable import all_printable, printable
 from lakehouse_ingest.settings import HealthSettings
 
@@ -122,7 +123,7 @@ def _head(told: Mapping[str, Any], page: str, gone: str) -> RenderableType:
     if gone:
         verdict, style = f"no answer: {gone}", "red"
     head = Text.assemble((f" {told['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
-    return head.append(f"  runs for {_seconds(told['now'] - told['began'])}  {page.removesuffix(PAGE)}", "dim")
+    return head.append(f"  runs for {seconds(told['now'] - told['began'])}  {page.removesuffix(PAGE)}", "dim")
 
 
 def _part(title: str, table: Table) -> Iterator[RenderableType]:
@@ -149,14 +150,13 @@ def _streams(told: Mapping[str, Any]) -> Table:
         minutes, now = seen.get("minutes", ()), told["now"]
         landed = _cells(minutes, now, lambda each: each["landed"], sum)
         state = Text(doing["state"], style=STATES.get(doing["state"], "yellow"))
-        behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {_seconds(seen['lag_s'])}"
-        table.add_row(
-            Text(name, style="bold"), "records a second", _rate(minutes, now), _line([each or 0 for each in landed])
-        )
-        lag = _cells(minutes, now, lambda each: each["lag"], max)
-        table.add_row(state.append(f" {_seconds(doing['for_s'])}", "dim"), "lag", behind, _line(lag, "yellow"))
+        behind = lag(seen.get("lag"), seen.get("lag_s"))
+        rates = _line([each or 0 for each in landed])
+        table.add_row(Text(name, style="bold"), "records a second", rate(seen.get("per_second")), rates)
+        lags = _cells(minutes, now, lambda each: each["lag"], max)
+        table.add_row(state.append(f" {seconds(doing['for_s'])}", "dim"), "lag", behind, _line(lags, "yellow"))
         fresh = _cells(minutes, now, lambda each: each["freshness_s"], max)
-        table.add_row("", "freshness", _seconds(seen.get("freshness_s")), _line(fresh, "magenta"))
+        table.add_row("", "freshness", seconds(seen.get("freshness_s")), _line(fresh, "magenta"))
     return table
 
 
@@ -168,29 +168,29 @@ def _batches(told: Mapping[str, Any]) -> Table:
         bar = BLOCKS[-1] * max(1, round(8 * each["took_s"] / longest))
         table.add_row(
             Text(each["stream"]),
-            f"{each['batch']:,}",
-            f"{_seconds(told['now'] - each['ended'])} ago",
-            f"{each['received']:,}",
-            f"{each['landed']:,}",
-            Text(f"{each['dead']:,}", style="red" if each["dead"] else "dim"),
+            count(each["batch"]),
+            ago(told["now"] - each["ended"]),
+            count(each["received"]),
+            count(each["landed"]),
+            Text(count(each["dead"]), style="red" if each["dead"] else "dim"),
             str(each["tables"]),
-            _seconds(each["took_s"]),
+            seconds(each["took_s"]),
             Text(bar, style="red" if each["dead"] else "blue"),
         )
     return table
 
 
 def _tables(told: Mapping[str, Any]) -> Table:
-    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last landing")
+    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last commit")
     for each in told["tables"]:
         table.add_row(
             Text(each["name"]),
-            f"{each['rows']:,}",
-            f"{each['files']:,}",
-            _size(each["bytes"]),
-            f"{each['snapshots']:,}",
-            f"{each['schema_changes']:,}",
-            f"{_seconds(told['now'] - each['landed_at'])} ago",
+            count(each["rows"]),
+            count(each["files"]),
+            size(each["bytes"]),
+            count(each["snapshots"]),
+            count(each["schema_changes"]),
+            ago(told["now"] - each["landed_at"]),
         )
     return table
 
@@ -198,8 +198,8 @@ def _tables(told: Mapping[str, Any]) -> Table:
 def _dead(told: Mapping[str, Any]) -> Table:
     table = _table("stream", "reason", "records", left=("reason",))
     for name, seen in told["streams"].items():
-        for reason, count in seen["dead"].items():
-            table.add_row(Text(name), Text(reason, style="red"), f"{count:,}")
+        for reason, records in seen["dead"].items():
+            table.add_row(Text(name), Text(reason, style="red"), count(records))
     return table
 
 
@@ -207,7 +207,7 @@ def _problems(told: Mapping[str, Any]) -> Table:
     table = _table("when", "what", "where", "said", left=("what", "where", "said"))
     for each in told["problems"][:PROBLEMS]:
         what = Text(each["event"], style="red" if each["level"] == "error" else "yellow")
-        table.add_row(f"{_seconds(told['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
+        table.add_row(ago(told["now"] - each["at"]), what, Text(each["where"]), Text(each["what"]))
     return table
 
 
@@ -234,27 +234,3 @@ def _line(values: Sequence[float | None], style: str = "blue") -> Text:
     most = max((value for value in values if value is not None), default=0) or 1
     drawn = "".join(" " if value is None else BLOCKS[round(value / most * (len(BLOCKS) - 1))] for value in values)
     return Text(drawn, style=style)
-
-
-def _rate(minutes: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Of the last whole minute."""
-    last = int(now) // 60 * 60 - 60
-    rate = next((minute["landed"] / 60 for minute in minutes if minute["at"] == last), 0.0)
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004
-
-
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"  # noqa: PLR2004
-        count /= 1024
-    return f"{count:.1f} TiB"
