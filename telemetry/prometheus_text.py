@@ -1,102 +1,107 @@
-"""Metrics as the text that Prometheus asks for: OpenMetrics 1.0 where it is understood, else the older format.
+"""Metrics as the text that Prometheus asks for: OpenMetrics where the client accepts it, else the older format.
 
-Written from the SDK's own data, so that a pull costs no package and no second count of anything.
+`prometheus-client` negotiates and writes the text. What stands here is the way from the SDK's data to its families.
+OpenTelemetry's own `opentelemetry-exporter-prometheus` 0.66b2 was tried for that, and is not used: it is a beta that
+needs one minor version of the SDK; it gives a sample every label that another sample of its metric has, as an empty
+one; and two clients that ask at the same moment get each sample twice.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Any
 
+from opentelemetry.sdk.metrics.export import (
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    Metric,
+    MetricsData,
+    Sum,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from telemetry.http_pages import HttpAnswer
 from telemetry.prometheus_names import family, prometheus_label, unit_word
 
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
-Type = Literal["counter", "gauge", "histogram"]
-Labels = Sequence[tuple[str, str]]
+class PullReader(InMemoryMetricReader):
+    """Collects when it is asked."""
 
-
-class Sample(NamedTuple):
-    suffix: str
-    labels: Labels
-    value: float
+    def scrape(self, accept: str) -> HttpAnswer:
+        """`accept`: the header of that name."""
+        encode, kind = choose_encoder(accept)
+        return HttpAnswer(encode(_Collected(self.get_metrics_data())), kind)
 
 
-class Family(NamedTuple):
-    name: str
-    type: Type
-    unit: str
-    help: str
-    samples: Sequence[Sample]
+class _Collected(Collector):
+    def __init__(self, data: MetricsData | None) -> None:
+        self._data = data
+
+    def collect(self) -> Iterator[Family]:
+        return families(self._data)
 
 
-def accepted(accept: str) -> str:
-    """The content type for whoever accepts that."""
-    return OPENMETRICS if "application/openmetrics-text" in accept else PLAIN
-
-
-def text(data: Any, kind: str) -> str:
-    """`data`: the SDK's MetricsData, or None where nothing has been measured yet."""
-    opened = kind == OPENMETRICS
-    lines = [*_target(data, opened=opened)]
-    for each in _families(data):
-        lines += _lines(each, opened=opened)
-    return "\n".join([*lines, *(["# EOF"] if opened else []), ""])
-
-
-def _families(data: Any) -> Iterator[Family]:
+def families(data: MetricsData | None) -> Iterator[Family]:
+    """None: nothing has been measured yet."""
     found: dict[str, Family] = {}
-    for metric in _metrics(data):
-        made = _family(metric)
-        if made is None:
-            continue
-        before = found.get(made.name)
-        # Of two that would have one name and not one type, the second would make the whole text unreadable.
-        if before is None:
-            found[made.name] = made
-        elif before.type == made.type:
-            found[made.name] = before._replace(samples=[*before.samples, *made.samples])
+    for resource in data.resource_metrics if data else ():
+        yield _target(resource.resource.attributes)
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                made = _family(metric)
+                # Two metrics may get one name. With two types under it, the whole text would be unreadable.
+                if made and found.setdefault(made.name, made).type == made.type and found[made.name] is not made:
+                    found[made.name].samples.extend(made.samples)
     yield from found.values()
 
 
-def _metrics(data: Any) -> Iterator[Any]:
-    for resource in data.resource_metrics if data else ():
-        for scope in resource.scope_metrics:
-            yield from scope.metrics
+def _target(attributes: Mapping[str, Any]) -> Family:
+    """Who we are: once, and not as labels of every sample."""
+    target = Family("target", "Target metadata", "info")
+    target.add_sample("target_info", _labels(attributes), 1)
+    return target
 
 
-def _family(metric: Any) -> Family | None:
-    points = metric.data.data_points
-    if hasattr(metric.data, "is_monotonic"):
-        type_: Type = "counter" if metric.data.is_monotonic else "gauge"
-        suffix = "_total" if metric.data.is_monotonic else ""
-        samples = [Sample(suffix, _labels(point.attributes), point.value) for point in points]
-    elif points and hasattr(points[0], "explicit_bounds"):
-        type_, samples = "histogram", [sample for point in points for sample in _buckets(point)]
-    elif points and hasattr(points[0], "value"):
-        type_, samples = "gauge", [Sample("", _labels(point.attributes), point.value) for point in points]
-    else:
-        return None  # of a kind that the text has no words for
-    gauge = type_ == "gauge"
-    name = family(metric.name, metric.unit or "", gauge=gauge)
-    return Family(name, type_, unit_word(metric.unit or "", gauge=gauge), metric.description or "", samples)
+def _family(metric: Metric) -> Family | None:
+    match metric.data:
+        case Sum(is_monotonic=True):
+            kind = "counter"
+        case Sum() | Gauge():
+            kind = "gauge"
+        case Histogram():
+            kind = "histogram"
+        case _:
+            return None  # the text has no words for other kinds
+    gauge, unit = kind == "gauge", metric.unit or ""
+    made = Family(family(metric.name, unit, gauge=gauge), metric.description or "", kind, unit_word(unit, gauge=gauge))
+    for point in metric.data.data_points:
+        labels = _labels(point.attributes)
+        if isinstance(point, HistogramDataPoint):
+            _add_buckets(made, labels, point)
+        else:
+            made.add_sample(f"{made.name}_total" if kind == "counter" else made.name, labels, point.value)
+    return made
 
 
-def _buckets(point: Any) -> Iterator[Sample]:
-    labels, so_far = _labels(point.attributes), 0
-    for bound, count in zip([*point.explicit_bounds, math.inf], point.bucket_counts, strict=True):
+def _add_buckets(made: Family, labels: dict[str, str], point: HistogramDataPoint) -> None:
+    so_far = 0
+    for bound, count in zip([*point.explicit_bounds, inf], point.bucket_counts, strict=True):
         so_far += count
-        yield Sample("_bucket", [*labels, ("le", _number(float(bound)))], so_far)
-    yield Sample("_sum", labels, point.sum)
-    yield Sample("_count", labels, point.count)
+        made.add_sample(f"{made.name}_bucket", {**labels, "le": "+Inf" if bound == inf else str(float(bound))}, so_far)
+    made.add_sample(f"{made.name}_sum", labels, point.sum)
+    made.add_sample(f"{made.name}_count", labels, point.count)
 
 
-def _labels(attributes: Mapping[str, Any] | None) -> Labels:
+def _labels(attributes: Mapping[str, Any] | None) -> dict[str, str]:
+    """Attributes that become one label are joined, as OpenTelemetry's rules say."""
     found: dict[str, str] = {}
     for name, value in sorted((attributes or {}).items()):
         label, said = prometheus_label(name), _said(value)
         found[label] = f"{found[label]};{said}" if label in found else said
-    return list(found.items())
+    return found
 
 
 def _said(value: object) -> str:
@@ -105,44 +110,3 @@ def _said(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(_said, value))
     return str(value)
-
-
-def _target(data: Any, *, opened: bool) -> Iterator[str]:
-    """Who we are, once, and not as labels of every sample."""
-    attributes = {key: value for each in (data.resource_metrics if data else ()) for key, value in _resource(each)}
-    if attributes:
-        name = "target" if opened else "target_info"
-        yield f"# TYPE {name} {'info' if opened else 'gauge'}"
-        yield f"# HELP {name} Target metadata"
-        yield f"target_info{_in_braces(_labels(attributes))} 1"
-
-
-def _resource(of: Any) -> Iterable[tuple[str, Any]]:
-    return dict(of.resource.attributes).items()
-
-
-def _lines(each: Family, *, opened: bool) -> Iterator[str]:
-    name = each.name if opened or each.type != "counter" else f"{each.name}_total"
-    yield f"# TYPE {name} {each.type}"
-    if opened and each.unit:
-        yield f"# UNIT {name} {each.unit}"
-    if each.help:
-        yield f"# HELP {name} {_escaped(each.help) if opened else _escaped(each.help, quotes=False)}"
-    for sample in each.samples:
-        yield f"{each.name}{sample.suffix}{_in_braces(sample.labels)} {_number(sample.value)}"
-
-
-def _in_braces(labels: Labels) -> str:
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
-    return f"{{{pairs}}}" if pairs else ""
-
-
-def _escaped(said: str, *, quotes: bool = True) -> str:
-    said = said.replace("\\", "\\\\").replace("\n", "\\n")
-    return said.replace('"', '\\"') if quotes else said
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return "NaN" if math.isnan(value) else repr(value)

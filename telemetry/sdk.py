@@ -22,7 +22,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from telemetry.exporters import Exporters
-from telemetry.exporters.prometheus import PullReader
 from telemetry.guarded_export import (
     BoundedSpans,
     Outage,
@@ -35,6 +34,7 @@ from telemetry.guarded_export import (
 from telemetry.http_pages import HttpAnswer
 from telemetry.instruments import DROPPED, Instrument, check, exported
 from telemetry.masking import mask, masked, masked_text
+from telemetry.prometheus_text import PullReader
 from telemetry.settings import SERVICE_NAME, TelemetryOptions
 from telemetry.spans import CURRENT, Kind, Span
 from telemetry.start import Telemetry

@@ -64,7 +64,7 @@ def start(
 
         exporters = build(settings)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("opentelemetry", "grpc", "requests"):
+        if (error.name or "").partition(".")[0] not in ("opentelemetry", "grpc", "requests", "prometheus_client"):
             raise
         raise TelemetryUnavailable(
             f"telemetry is switched on, but {error.name} is not installed: install lakehouse-ingest[otlp]"

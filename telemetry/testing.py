@@ -109,15 +109,15 @@ def _point(it: Any) -> Point:
 def recorded(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> Iterator[Recording]:
     """Traces and metrics on, kept in memory, nothing sent and no thread started. Needs the extra `otlp`."""
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415  an extra
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: PLC0415
 
     from telemetry.guarded_export import Outage  # noqa: PLC0415
+    from telemetry.prometheus_text import PullReader  # noqa: PLC0415
     from telemetry.sdk import SCOPE, LiveTelemetry  # noqa: PLC0415
 
-    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    spans, reader = InMemorySpanExporter(), PullReader()
     tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([reader], shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     telemetry = LiveTelemetry(
@@ -125,6 +125,7 @@ def recorded(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> Iterator[Re
         meter=meters.get_meter(SCOPE),
         outage=Outage(log=None),
         instruments=instruments,
+        pulled=reader,
     )
     try:
         yield Recording(telemetry, spans, reader)

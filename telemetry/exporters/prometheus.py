@@ -1,30 +1,20 @@
-"""A port of its own that Prometheus pulls from, at /metrics: nothing is sent, so nobody can be slow or dead."""
+"""A port that Prometheus pulls from, at /metrics. Nothing is sent, so no receiver can be slow or dead."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
 from telemetry.exporters import Exporters, refuse_traces
 from telemetry.http_pages import HttpAnswer, HttpPages
-from telemetry.prometheus_text import accepted, text
+from telemetry.prometheus_text import PullReader
 from telemetry.settings import TelemetryOptions
 
 HOST, PORT = "localhost", 9464  # by OpenTelemetry's rules
 
 
-class PullReader(InMemoryMetricReader):
-    """Collects when it is asked."""
-
-    def scrape(self, accept: str) -> HttpAnswer:
-        kind = accepted(accept)
-        return HttpAnswer(text(self.get_metrics_data(), kind).encode(), kind)
-
-
 class ServingReader(PullReader):
-    """The same, with the port; it listens before anything is measured."""
+    """With a port of its own, which listens before anything is measured."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__()

@@ -14,7 +14,6 @@ from lakehouse_ingest.pipeline import batch
 from lakehouse_ingest.stages.sources import of_stream
 from telemetry import INSTRUMENTS, HttpAnswer, HttpPages
 from telemetry.instruments import exported
-from telemetry.prometheus_text import accepted, text
 from telemetry.sdk import LiveTelemetry
 from telemetry.testing import Point, Recording, recorded
 from tests.live.test_ledger import events
@@ -44,8 +43,9 @@ def exposed(seen: Recording) -> Iterator[str]:
     """Where the metrics can be scraped."""
 
     def page(headers: Mapping[str, str]) -> HttpAnswer:
-        kind = accepted(headers.get("accept", ""))
-        return HttpAnswer(text(seen._reader.get_metrics_data(), kind).encode(), kind)
+        answer = seen.telemetry.scrape(headers.get("accept", ""))
+        assert answer
+        return answer
 
     pages = HttpPages("127.0.0.1", 0, {"/metrics": page}).start()
     try:

@@ -55,5 +55,5 @@ def test_what_java_says_becomes_a_line_of_ours(said: str, line: Line) -> None:
         counted = seen.total("lakehouse.warnings", event="spark")
     assert counted == (1 if line.logger and line.level != "info" else 0)
     logger = {"logger": line.logger} if line.logger else {}
-    said = {"event": "spark", "pipeline": "plant-7", "log_level": line.level, "line": line.text}
-    assert lines == [{**said, **logger}]
+    spark = {"event": "spark", "pipeline": "plant-7", "log_level": line.level, "line": line.text}
+    assert lines == [{**spark, **logger}]
