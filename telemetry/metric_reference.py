@@ -1,4 +1,4 @@
-"""The catalogue as a page for people: every metric with its unit, its attributes and its name in Prometheus."""
+"""The reference page of all metrics: each with its unit, its attributes and its name in Prometheus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

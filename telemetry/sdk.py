@@ -1,6 +1,6 @@
-"""The recording `Telemetry`; the only file beside the exporters and their watch that imports the SDK.
+"""The `Telemetry` that records, by OpenTelemetry's SDK.
 
-Its providers are its own: an application around us keeps the process-wide ones.
+Its providers are its own; an application around us keeps the process-wide ones.
 """
 
 import os
@@ -61,7 +61,7 @@ def _attributes(attributes: Mapping[str, object]) -> dict[str, Plain]:
 
 
 def _remote(traceparent: str) -> SpanContext | None:
-    """The span that it names, if that one is kept."""
+    """The span that it names, if its process has kept it."""
     found = TRACEPARENT.fullmatch(traceparent)
     if not found:
         return None
@@ -217,7 +217,7 @@ def _make(
 def _resource(settings: TelemetryOptions) -> Resource:
     found = Resource.create(dict(settings.resource))
     named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
-    # OTEL_SERVICE_NAME wins over our default, a name from the settings wins over both.
+    # OTEL_SERVICE_NAME wins over our default, and a name in the settings wins over both.
     if named and settings.service_name == SERVICE_NAME:
         return found
     return found.merge(Resource({"service.name": settings.service_name}))
@@ -246,7 +246,7 @@ def start(
     meter: Meter | None = None
     close: list[Callable[[], object]] = []
     abort: list[Callable[[], object]] = []
-    # The SDK's own handlers at exit wait for half a minute each: the owner calls shutdown.
+    # The SDK's own exit handlers wait half a minute each, so the owner calls shutdown instead.
     if exporters.spans is not None:
         spans = WatchedSpans(exporters.spans, outage)
         tracers = TracerProvider(resource=resource, shutdown_on_exit=False)

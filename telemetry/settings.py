@@ -1,4 +1,4 @@
-"""What a caller may choose; nothing here reads files or the environment."""
+"""What a caller may choose. Nothing here reads files or the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True)
 class TelemetryOptions:
-    """Off unless asked for. What is None the OTEL_* variables decide, then a default.
+    """Off by default. For what is None, the OTEL_* variables decide, then a default.
 
-    `pull`: the metrics may be asked for by `Telemetry.scrape` as well, whatever the exporter does with them.
+    `pull`: the metrics can be had by `Telemetry.scrape` as well, whatever the exporter does with them.
     """
 
     traces: bool = False

@@ -1,6 +1,6 @@
-"""The door: settings in, a `Telemetry` out.
+"""The door of this package: options in, a `Telemetry` out.
 
-Switched off it has no provider, no thread, and has not imported the SDK. Switched on, no call waits for a
+Switched off, it has no provider and no thread, and has not imported the SDK. Switched on, no call waits for a
 collector.
 """
 
@@ -14,7 +14,7 @@ from telemetry.spans import NO_SPAN, Kind, Span
 
 
 class TelemetryUnavailable(ImportError):
-    """Switched on, but the packages that carry it aren't installed."""
+    """Switched on, but the packages that it needs are not installed."""
 
 
 class Telemetry:
@@ -36,16 +36,16 @@ class Telemetry:
         pass
 
     def scrape(self, _accept: str = "", /) -> HttpAnswer | None:
-        """All metrics as text for Prometheus; None where they can't be asked for."""
+        """All metrics as text for Prometheus; None where they cannot be pulled."""
         return None
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """What the collector never got: spans under `traces`, pushes under `metrics`."""
+        """How many the collector never got: spans under `traces`, pushes under `metrics`."""
         return {}
 
     def shutdown(self, timeout_s: float = 5) -> bool:  # noqa: ARG002  the recording one needs it
-        """Sends what is left, in this time at most; says whether all of it went out."""
+        """Sends what is left, in this time at most. Returns whether all of it was sent."""
         return True
 
 

@@ -41,7 +41,7 @@ def build(settings: TelemetryOptions) -> Exporters:
 
 
 def refuse_traces(settings: TelemetryOptions) -> None:
-    """For an exporter that carries metrics alone: what is asked for must not be dropped in silence."""
+    """For an exporter that sends metrics only: traces that somebody asked for must not be dropped in silence."""
     if settings.traces:
         raise ValueError(f"telemetry exporter {settings.exporter!r}: carries metrics only, so traces can't be on")
 

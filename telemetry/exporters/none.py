@@ -1,4 +1,4 @@
-"""Nowhere: the metrics are there to be asked for, by `Telemetry.scrape`."""
+"""Sends nothing: the metrics can only be pulled, by `Telemetry.scrape`."""
 
 from telemetry.exporters import Exporters, refuse_traces
 from telemetry.settings import TelemetryOptions
