@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakehouse_ingest.observe import figures
 from lakehouse_ingest.observe.events import BatchLanded, Retrying, SchemaChanged
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.watch import Watch
@@ -214,6 +215,24 @@ def test_it_is_readable(browser: Browser, url: str, size: tuple[int, int], schem
     paper = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(13, 17, 23)") == (scheme == "dark")
     _pictured(browser, f"{'phone' if size == PHONE else 'desk'}-{scheme}")
+
+
+def test_figures_read_as_in_a_terminal(browser: Browser, url: str) -> None:
+    """The page draws itself in JavaScript, and everything else in Python; both have the same rules."""
+    browser.open(url)
+    times = [0, 0.04, 0.36, 1.5, 2, 9.9, 9.96, 10, 45.4, 119, 120, 7_199, 7_200, 172_799, 172_800, 1e7]
+    sizes = [0, 9, 1_023, 1_024, 5_000, 10_300, 5_000_000, 5e9, 3e12, 9e15]
+    counts = [0, 7, 999, 1_234, 1_234_567]
+    for name, figure, values in (
+        ("seconds", figures.seconds, times),
+        ("since", figures.ago, times),
+        ("bytes", figures.size, sizes),
+        ("count", figures.count, counts),
+    ):
+        drawn = browser.run(f"return arguments[0].map(each => {name}(each))", values)
+        assert drawn == [figure(each) for each in values]
+    rates = browser.run("return arguments[0].map(perSecond)", [0, 0.26, 3.14, 12.3, 1_234])
+    assert rates == [f"{figures.rate(each)}/s" for each in (0, 0.26, 3.14, 12.3, 1_234)]
 
 
 def test_it_is_used_with_the_keyboard_alone(browser: Browser, url: str) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -89,6 +90,42 @@ def test_more_silent_connections_than_threads_keep_nobody_from_an_answer(pages: 
     assert threading.active_count() - before < 3 * AT_ONCE
     for each in silent:
         each.close()
+
+
+def test_connections_that_send_a_little_now_and_then_keep_nobody_from_an_answer(pages: HttpPages) -> None:
+    """They never say nothing for long, so it is the bound on connections that ends them."""
+    dripping = [socket.create_connection(("127.0.0.1", pages.port)) for _ in range(5 * AT_ONCE)]
+    for line in (b"GET /good HTTP/1.1\r\n", b"X-A: b\r\n", b"X-A: b\r\n"):
+        for each in dripping:
+            with suppress(OSError):  # it was cut off
+                each.sendall(line)
+        began = time.monotonic()
+        assert _ask(pages, "/good")[0] == 200
+        assert time.monotonic() - began < 2
+    for each in dripping:
+        each.close()
+
+
+def test_more_requests_for_a_page_that_hangs_than_connections_keep_nobody_from_an_answer() -> None:
+    go_on = threading.Event()
+
+    def hang(_: object) -> HttpAnswer:
+        go_on.wait(60)
+        return as_json({})
+
+    pages = HttpPages("127.0.0.1", 0, {"/hang": hang, "/good": lambda _: as_json({})}).start()
+    asked = []
+    for _ in range(AT_ONCE + 2):
+        asked.append(socket.create_connection(("127.0.0.1", pages.port), timeout=10))
+        asked[-1].sendall(b"GET /hang HTTP/1.0\r\n\r\n")
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert _ask(pages, "/good")[0] == 200
+    assert time.monotonic() - began < 2
+    go_on.set()
+    for each in asked:
+        each.close()
+    pages.close()
 
 
 def test_a_connection_that_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, pages: HttpPages) -> None:
