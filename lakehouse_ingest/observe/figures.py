@@ -21,7 +21,7 @@ def rate(per_second: float | None) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """In the unit that gives at least two of it."""
+    """In the largest unit of which there are at least two."""
     if number is None:
         return UNKNOWN
     for unit, length in TIMES:

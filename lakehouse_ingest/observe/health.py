@@ -1,8 +1,8 @@
-"""What each stream is doing now, as plain values; and whether that means that the pipeline is ready, and alive.
+"""What each stream is doing now, and whether the pipeline is therefore ready and alive.
 
-Fed by whoever does it, asked by whoever watches: a verdict is made of what was told and of how long ago that was.
-A sign of progress is anything that only a stream which works can give: a batch that begins or ends, a stage of it, a
-table that was published, a look at the broker while the next batch is not due yet, an idle trigger of Spark's.
+The streams report here, and the pages ask. A verdict depends on what was reported last and on how long ago that was. A
+sign of progress is anything that only a working stream can give: a batch that begins or ends, one of its stages, a
+published table, a look at the broker while the next batch is not due yet, an idle trigger of Spark.
 """
 
 import datetime as dt
@@ -15,11 +15,11 @@ from typing import Any
 
 
 class State(StrEnum):
-    STARTING = "starting"  # Spark and the tables' ledger
+    STARTING = "starting"  # it starts Spark and reads the ledger
     RUNNING = "running"  # its query runs
     WAITING = "waiting"  # to be started again
-    STOPPING = "stopping"  # what is under way lands first
-    ENDED = "ended"  # all that was asked of it is done
+    STOPPING = "stopping"  # it finishes what is under way
+    ENDED = "ended"  # it has done all that was asked of it
     FAILED = "failed"  # a person has to act
 
 
@@ -43,7 +43,7 @@ class HealthVerdict:
 
 
 class Board:
-    """Shared by all threads of a pipeline; each call is a moment's work."""
+    """Shared by all threads of a pipeline; each call takes a moment only."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -51,7 +51,7 @@ class Board:
         self._streams: dict[str, Standing] = {}
 
     def expect(self, streams: Iterable[str]) -> None:
-        """Before any of them has begun: until then nothing is ready."""
+        """Before any of them has begun, so that nothing is ready until then."""
         for stream in streams:
             self.report(stream, State.STARTING)
 
@@ -137,7 +137,7 @@ def _not_ready(one: Standing, now: float, fresh: float) -> str:
 
 
 def _stuck(one: Standing, now: float, stuck: float) -> str:
-    # To wait is bounded by `retry.limit`; what has ended ends the process, or leaves it to the others.
+    # `retry.limit` bounds the waiting. A stream that has ended ends the process, or leaves it to the others.
     if one.state in (State.WAITING, State.ENDED, State.FAILED):
         return ""
     return _silence(one, now, stuck)

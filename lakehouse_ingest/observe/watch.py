@@ -46,7 +46,7 @@ class Watch:
 
     @property
     def measures(self) -> bool:
-        """Whether what costs something to find out is of use to anybody."""
+        """Whether somebody gets the metrics, so that costly figures are worth finding out."""
         return self._sink is not telemetry.OFF
 
     @property
@@ -83,7 +83,7 @@ class Watch:
 
     @contextmanager
     def stream(self, stream: str) -> Iterator[None]:
-        """From its first start to its end, whatever that is."""
+        """From its first start to its end, good or bad."""
         self.board.report(stream, State.STARTING)
         try:
             yield
@@ -142,7 +142,7 @@ class Watch:
 
     @contextmanager
     def start(self, stream: str, source: span_names.Attributes) -> Iterator[Span]:
-        """Until the stream's query runs, or can't."""
+        """Until the stream's query runs or has failed to."""
         self._starts[stream] = source, ""
         with self.span("start", stream, **source) as span:
             self._starts[stream] = source, span.traceparent
