@@ -95,7 +95,7 @@ class BatchLanded(Event, name="batch_landed"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchFailed(Event, name="batch_failed", level="debug"):
+class FailedBatch(Event, name="batch_failed", level="debug"):
     """The event that follows says what comes of it: the stream is started again, or has failed."""
 
     stream: str

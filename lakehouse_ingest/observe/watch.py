@@ -15,7 +15,7 @@ import structlog
 import telemetry
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.observe import span_names
-from lakehouse_ingest.observe.events import BatchFailed, HealthServes, LogLevelChanged, SettingsNotReadAgain, SparkLine
+from lakehouse_ingest.observe.events import FailedBatch, HealthServes, LogLevelChanged, SettingsNotReadAgain, SparkLine
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.pages import StatusPages
 from lakehouse_ingest.observe.recent_activity import RecentActivity
@@ -106,7 +106,7 @@ class Watch:
                 yield span
             landed = True
         except Exception as failure:
-            self.emit(BatchFailed(stream=stream, batch=number, error=failure))
+            self.emit(FailedBatch(stream=stream, batch=number, error=failure))
             raise
         finally:
             self.board.batch_ended(stream, landed=landed)

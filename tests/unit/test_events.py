@@ -39,7 +39,7 @@ CASES: list[tuple[Event, str, str, dict[str, Any], list[Metric]]] = [
         [("lakehouse.batches", 1, {"outcome": "landed"})],
     ),
     (
-        events.BatchFailed(stream="s", batch=1, error=LOST),
+        events.FailedBatch(stream="s", batch=1, error=LOST),
         "batch_failed",
         "debug",
         {"stream": "s", "batch": 1, "error": SAID},

@@ -65,6 +65,21 @@ def test_batches_add_up_by_the_minute(activity: RecentActivity, clock: Clock) ->
     assert outcomes["received"] == sum(count for name, count in outcomes.items() if name != "received")
 
 
+def test_rate_is_of_the_last_sixty_seconds(activity: RecentActivity, clock: Clock) -> None:
+    """The page and `top` both show it; a process that is younger counts its own seconds."""
+
+    def rate() -> float:
+        return float(activity.report()["streams"]["s"]["per_second"])
+
+    activity(BatchLanded(**LANDED))
+    clock.now += 30
+    assert rate() == 9 / 30
+    clock.now += 60
+    assert rate() == 9 * 30 / 60 / 60
+    clock.now += 60
+    assert rate() == 0
+
+
 def test_an_hour_is_kept_and_no_more(activity: RecentActivity, clock: Clock) -> None:
     for _ in range(3 * MINUTES):
         activity(BatchLanded(**LANDED))
