@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse_ingest.operations.verify.findings import FindingKind
 from telemetry import INSTRUMENTS
-from telemetry.naming import prometheus_name
+from telemetry.prometheus_names import prometheus_name
 from tests.live.test_ledger import MADE
 from tests.services.collector import Collector
 from tests.services.kafka import create_topic, produce

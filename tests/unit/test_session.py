@@ -57,4 +57,5 @@ class TestLine:
             counted = seen.total("lakehouse.warnings", event="spark")
         assert counted == (1 if line.logger and line.level != "info" else 0)
         logger = {"logger": line.logger} if line.logger else {}
-        assert lines == [{"event": "spark", "log_level": line.level, "line": line.text, **logger}]
+        spark = {"event": "spark", "pipeline": "plant-7", "log_level": line.level, "line": line.text}
+        assert lines == [{**spark, **logger}]

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline
 from lakehouse_ingest.environment.terminal import Terminal, say
+from lakehouse_ingest.observe.figures import ago, count, seconds, size
 from lakehouse_ingest.operations.status import (
     BatchStanding,
     PartitionStanding,
@@ -65,13 +66,13 @@ def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
     for name in ("partition", "complete up to", "end", "lag"):
         offsets.add_column(name, justify="right")
     for part in now.partitions:
-        offsets.add_row(part.topic, *(_number(each) for each in (part.partition, part.landed, part.end, part.lag)))
+        offsets.add_row(part.topic, *(count(each) for each in (part.partition, part.landed, part.end, part.lag)))
     tables = Table("table", box=None, pad_edge=False)
     for name in ("rows", "files", "size", "snapshots", "last commit"):
         tables.add_column(name, justify="right")
     for table in now.tables:
-        counts = (_number(table.rows), _number(table.files), _size(table.bytes), _number(table.snapshots))
-        tables.add_row(table.name, *counts, _ago(table.last_commit))
+        counts = (count(table.rows), count(table.files), size(table.bytes), count(table.snapshots))
+        tables.add_row(table.name, *counts, _since(table.last_commit))
     yield offsets
     for part in now.partitions:
         if part.uncommitted:
@@ -84,7 +85,7 @@ def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
 
 def _open_transaction(part: PartitionStanding) -> str:
     return (
-        f"{part.topic} partition {part.partition}: {_number(part.uncommitted)} offsets from {_number(part.end)} on wait"
+        f"{part.topic} partition {part.partition}: {count(part.uncommitted)} offsets from {count(part.end)} on wait"
         " for the end of an open transaction, and do not count as lag; if it does not end,"
         " `kafka-transactions.sh find-hanging` names its producer, and `abort` ends it"
     )
@@ -94,39 +95,21 @@ def _batch_sentence(now: StreamStanding) -> str:
     last = now.last_batch
     if last is None:
         return f"epoch {now.epoch}; the batch log holds no batch of it"
-    ended = f"epoch {now.epoch}; batch {last.batch} ended {_ago(last.finished_at)} after {last.seconds:.1f} s: "
+    ended = f"epoch {now.epoch}; batch {last.batch} ended {_since(last.finished_at)} after {seconds(last.seconds)}: "
     return ended + _counts(last) + (f" ({last.note})" if last.note else "")
 
 
 def _counts(last: BatchStanding) -> str:
-    parts = [f"{count:,} {outcome}" for outcome, count in last.counts.items() if count and outcome != "received"]
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items())
-    return f"{last.counts['received']:,} received = {' + '.join(parts) or 'none'}" + (
+    outcomes = {outcome: records for outcome, records in last.counts.items() if outcome != "received"}
+    parts = [f"{count(records)} {outcome}" for outcome, records in outcomes.items() if records]
+    reasons = ", ".join(f"{count(records)} {reason}" for reason, records in last.reasons.items())
+    return f"{count(last.counts['received'])} received = {' + '.join(parts) or 'none'}" + (
         f" [{reasons}]" if reasons else ""
     )
 
 
-def _number(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
-def _size(count: int) -> str:
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:  # noqa: PLR2004
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"  # noqa: PLR2004
-
-
-def _ago(moment: dt.datetime | None) -> str:
-    if moment is None:
-        return "never"
-    seconds = max(0.0, (dt.datetime.now(dt.UTC) - moment).total_seconds())
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+def _since(moment: dt.datetime | None) -> str:
+    return ago(None if moment is None else (dt.datetime.now(dt.UTC) - moment).total_seconds())
 
 
 # -- for machines -----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Between the SDK and an exporter: nobody waits, what is lost is counted, and an outage is told once.
+"""Between the SDK and an exporter: nobody waits, what is lost is counted, and an outage is reported once.
 
-The SDK would log every failed push of every signal, and drop silently in between.
+The SDK alone would log every failed push of every signal, and drop data silently in between.
 """
 
 import logging
@@ -22,7 +22,7 @@ from telemetry.masking import masked_text
 QUEUE = 8192
 PUSH = 512
 DELAY_MS = 1000
-# A collector that comes and goes is one story, not a warning a minute.
+# A collector that comes and goes is worth one warning, not one a minute.
 SILENCE_S = 300.0
 SDK_LOGGERS = ("opentelemetry.sdk", "opentelemetry.exporter")
 
@@ -31,19 +31,19 @@ Job = Callable[[], object]
 
 
 def number_from(variable: str, default: int) -> int:
-    """By OpenTelemetry's rules what is no number above 0 is as if it were not there."""
+    """OpenTelemetry says: a value that is no number above 0 counts as not set."""
     said = os.environ.get(variable, "").strip()
     return int(said) if said.isascii() and said.isdigit() and int(said) else default
 
 
 class Outage:
-    """Which signals don't get through at present, and what that has cost so far."""
+    """Which signals don't get through now, and how much was lost by it so far."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
         self._lock = Lock()
         self._down: set[Signal] = set()
-        self._told = False
+        self._warned = False
         self._quiet_until = 0.0
         self._dropped: Counter[str] = Counter()
 
@@ -61,25 +61,25 @@ class Outage:
         with self._lock:
             self._dropped[signal] += items
             self._down.add(signal)
-            tell = not self._told and now >= self._quiet_until
-            if tell:
-                self._told, self._quiet_until = True, now + SILENCE_S
-        if tell:
+            first = not self._warned and now >= self._quiet_until
+            if first:
+                self._warned, self._quiet_until = True, now + SILENCE_S
+        if first:
             self._log.warning("telemetry_not_delivered", signal=signal, reason=masked_text(reason))
 
     def delivered(self, signal: Signal) -> None:
         with self._lock:
             self._down.discard(signal)
-            tell = self._told and not self._down
-            if tell:
-                self._told = False
+            over = self._warned and not self._down
+            if over:
+                self._warned = False
             dropped = dict(self._dropped)
-        if tell:
+        if over:
             self._log.info("telemetry_delivered_again", dropped=dropped)
 
 
 class _Heard(local):
-    """What the SDK has logged in this thread since the push began; None outside of a push of ours."""
+    """What the SDK has logged in this thread since our push began; None outside of a push."""
 
     first: str | None = None
     listening = False
@@ -89,7 +89,7 @@ _HEARD = _Heard()
 
 
 class _Listener(logging.Handler):
-    """Keeps the SDK's words about our own pushes for the one warning; all others go on as before."""
+    """Keeps what the SDK logs about our own pushes, for the one warning. Other lines go on as before."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if _HEARD.listening:
@@ -121,7 +121,7 @@ class _Push:
         try:
             sent = bool(send(*args, **kwargs).name == "SUCCESS")
             reason = _HEARD.first or "refused"
-        except Exception as error:  # noqa: BLE001  whatever an exporter does, the pipeline goes on
+        except Exception as error:  # noqa: BLE001  the pipeline goes on, whatever an exporter does
             sent, reason = False, f"{type(error).__name__}: {error}"
         finally:
             _HEARD.listening = False
@@ -133,7 +133,7 @@ class _Push:
 
 
 class _Closing:
-    """Closing twice is normal here: once by the SDK, once when the time is up."""
+    """An exporter may be closed twice: once by the SDK, once when the time is up. The second time does nothing."""
 
     def __init__(self, exporter: Any) -> None:
         self._exporter = exporter
@@ -158,7 +158,7 @@ class WatchedSpans(SpanExporter):
         self.waiting = 0
 
     def admit(self) -> bool:
-        """Room for one more? Otherwise the newest is dropped, here, where it can be counted."""
+        """Whether there is room for one more. Otherwise the newest span is dropped here, where it can be counted."""
         with self._lock:
             if self.waiting >= self.room:
                 return False
@@ -182,7 +182,7 @@ class WatchedSpans(SpanExporter):
 
 class WatchedMetrics(MetricExporter):
     def __init__(self, exporter: MetricExporter, outage: Outage) -> None:
-        # The reader asks the exporter for these by their private names; there are no public ones.
+        # The reader asks an exporter for these by private names; the SDK has no public ones.
         super().__init__(
             preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001
             preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001
@@ -203,7 +203,7 @@ class WatchedMetrics(MetricExporter):
 
 
 class BoundedSpans(SpanProcessor):
-    """The SDK's batching, behind a door that counts those it turns away."""
+    """The SDK's batching, with a bound in front that counts the spans it drops."""
 
     def __init__(self, exporter: WatchedSpans, outage: Outage) -> None:
         self._exporter = exporter
@@ -234,13 +234,13 @@ class BoundedSpans(SpanProcessor):
 
 
 def close_in_time(timeout_s: float, close: Sequence[Job], abort: Sequence[Job]) -> bool:
-    """The SDK's own bounds don't hold while a push hangs: past ours the pushes are cut off."""
+    """Closes within the time. The SDK's own limits don't hold while a push hangs, so past ours pushes are cut off."""
     grace_s = min(0.5, timeout_s / 4)
     until = time.monotonic() + timeout_s
     closing = _side_by_side(close)
     if _ended(closing, until - grace_s):
         return True
-    # Daemons, all of them: a push that can't even be cut off ends with the process.
+    # All are daemons: a push that cannot even be cut off ends with the process.
     _ended([*_side_by_side(abort), *closing], until)
     return False
 

@@ -1,10 +1,15 @@
-"""A few pages over HTTP for whoever watches this process; nobody can hang it, and nobody can swamp it.
+"""A few pages over HTTP for whoever watches this process. Nobody can hang it, and nobody can swamp it.
 
-A connection has a thread of its own, and there are few of them: when all are taken, the oldest is cut off for the
-newest. One that says or takes nothing for a while is cut off as well.
+Each connection has a thread of its own, and there are few of them. When all are taken, the oldest connection is cut off
+for the newest. A connection that sends or takes nothing for a while is cut off as well.
 
-There is no login, but no page of another site reads anything here: neither by asking, nor by a name of its own that it
-makes lead to this machine.
+There is no login. Still, no page of another site can read anything here: neither by asking, nor under a host name that
+it points to this machine.
+
+Why no WSGI server: waitress 3.0.2 was tried. At its connection limit it accepts no more. With a limit of 24, forty
+clients that each sent a header every half second left `/live` without an answer for 20 seconds; so did ten requests for
+a page that hangs, with 8 threads. A supervisor would then restart a healthy pipeline. Here both cases get their answer
+at once, and `tests/unit/telemetry_package/test_http_pages.py` holds that.
 """
 
 import ipaddress
@@ -27,28 +32,28 @@ JSON = "application/json; charset=utf-8"
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     body: bytes
     kind: str = JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Page = Callable[[Mapping[str, str]], Answer]
-"""From a request's headers, their names in lower case."""
+Page = Callable[[Mapping[str, str]], HttpAnswer]
+"""Gets the headers of a request, their names in lower case."""
 
 
-def as_json(value: object, status: int = 200) -> Answer:
-    return Answer(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n", JSON, status)
+def as_json(value: object, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(json.dumps(value, ensure_ascii=False, default=str).encode() + b"\n", JSON, status)
 
 
-class Pages:
-    """Listens from the beginning on: an address that is taken is an OSError here."""
+class HttpPages:
+    """Listens as soon as it is made, so an address that is taken is an OSError here."""
 
     def __init__(
         self, host: str, port: int, pages: Mapping[str, Page], hosts: Collection[str] = (), advice: str = ""
     ) -> None:
-        """`hosts`: names that it may be asked by, beyond those that are its own; `advice`: to whom one is missing."""
+        """`hosts`: more host names that a request may use. `advice`: what to do about a name that is missing."""
         family, address = _resolved(host, port)
         names = _Names(host, address[0], frozenset(map(str.lower, hosts)), advice)
         self._server = _Server(family, address, dict(pages), names)
@@ -76,19 +81,19 @@ class Pages:
 
 @dataclass(frozen=True)
 class _Names:
-    """By which names it may be asked; a page can make any other lead here, but no address."""
+    """The host names that a request may use. A page can point any other name here, but it cannot point an address."""
 
     host: str
     address: str
     more: frozenset[str]
     advice: str
 
-    def refusal(self, headers: Mapping[str, str]) -> Answer | None:
+    def refusal(self, headers: Mapping[str, str]) -> HttpAnswer | None:
         asked, origin = headers.get("host"), headers.get("origin")
-        if asked is not None and not self._fits(asked):  # every browser says one; a simple probe may not
+        if asked is not None and not self._fits(asked):  # every browser sends one; a simple probe may not
             said = f"this port is not known by the name {_name_in(asked)!r}, and a web page could have made it up"
             return as_json({"error": f"{said}; ask by {self.host}{self.advice}"}, 403)
-        # Whoever follows a link from elsewhere sees the page; what it was called from does not.
+        # A person who follows a link from another site sees the page; that site does not.
         link = headers.get("sec-fetch-dest") == "document" and headers.get("sec-fetch-mode") == "navigate"
         strange = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not link
         if strange or (origin is not None and urlsplit(origin).netloc != asked):
@@ -102,7 +107,7 @@ class _Names:
         try:
             by_address = ipaddress.ip_address(name)
         except ValueError:
-            # Where it listens for all the network, who may call it what is not known unless it is told.
+            # Where it listens for the whole network, nobody can say which names are its own, unless `hosts` do.
             return not self.more and not ipaddress.ip_address(self.address).is_loopback
         return by_address.is_loopback or not ipaddress.ip_address(self.address).is_loopback
 
@@ -119,7 +124,7 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[Any, ..
 
 
 class _Server(ThreadingMixIn, TCPServer):
-    # Not http.server's own: it asks the network what the host is called, and may wait for that.
+    # Not http.server's HTTPServer: it asks the network for the host's name, and may wait for the answer.
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
@@ -141,7 +146,7 @@ class _Server(ThreadingMixIn, TCPServer):
             if oldest is not None:
                 del self._open[oldest]
                 _cut(oldest)
-            # Those that were cut off end at once, unless a page of ours hangs.
+            # Connections that were cut off end at once, unless a page of ours hangs.
             full = self._alive >= 2 * AT_ONCE
             if not full:
                 self._open[request] = None
@@ -169,7 +174,7 @@ class _Server(ThreadingMixIn, TCPServer):
                 _cut(each)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is nothing to be told of."""
+        """A client that goes away in the middle is no news."""
 
 
 def _cut(connection: socket.socket) -> None:
@@ -196,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             answer = page(headers)
-        except Exception as failure:  # noqa: BLE001 - whoever asks is told that there is no answer, not why
+        except Exception as failure:  # noqa: BLE001 - the client learns that there is no answer, not why
             answer = as_json({"error": f"this page can't be made: {type(failure).__name__}"}, 500)
         self._send(answer)
 
@@ -213,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self.do_POST()
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpAnswer) -> None:
         self.send_response(answer.status)
         headers = {
             "Content-Type": answer.kind,
@@ -229,4 +234,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def log_message(self, *_: Any) -> None:
-        """Whoever polls each second is no news."""
+        """A client that polls every second is no news."""

@@ -1,9 +1,9 @@
-"""The catalogue as a page for people: every metric with its unit, its attributes and its name in Prometheus."""
+"""The reference page of all metrics: each with its unit, its attributes and its name in Prometheus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from telemetry.instruments import ATTRIBUTES, INSTRUMENTS, Instrument, exported
-from telemetry.naming import prometheus_label, prometheus_name
+from telemetry.prometheus_names import prometheus_label, prometheus_name
 
 
 def entries(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> list[dict[str, object]]:

@@ -1,6 +1,6 @@
-"""The recording `Telemetry`; the only file beside the exporters and their watch that imports the SDK.
+"""The `Telemetry` that records, by OpenTelemetry's SDK.
 
-Its providers are its own: an application around us keeps the process-wide ones.
+Its providers are its own; an application around us keeps the process-wide ones.
 """
 
 import os
@@ -21,7 +21,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from telemetry.delivery import (
+from telemetry.exporters import Exporters
+from telemetry.guarded_export import (
     BoundedSpans,
     Outage,
     WatchedMetrics,
@@ -30,12 +31,11 @@ from telemetry.delivery import (
     listen,
     number_from,
 )
-from telemetry.exporters import Exporters
-from telemetry.exporters.prometheus import PullReader
+from telemetry.http_pages import HttpAnswer
 from telemetry.instruments import DROPPED, Instrument, check, exported
 from telemetry.masking import mask, masked, masked_text
-from telemetry.serving import Answer
-from telemetry.settings import SERVICE_NAME, TelemetrySettings
+from telemetry.prometheus_text import PullReader
+from telemetry.settings import SERVICE_NAME, TelemetryOptions
 from telemetry.spans import CURRENT, Kind, Span
 from telemetry.start import Telemetry
 
@@ -61,7 +61,7 @@ def _attributes(attributes: Mapping[str, object]) -> dict[str, Plain]:
 
 
 def _remote(traceparent: str) -> SpanContext | None:
-    """The span that it names, if that one is kept."""
+    """The span that it names, if its process has kept it."""
     found = TRACEPARENT.fullmatch(traceparent)
     if not found:
         return None
@@ -176,7 +176,7 @@ class LiveTelemetry(Telemetry):
         if isinstance(made, Gauge):
             made.set(value, _attributes(attributes))
 
-    def scrape(self, accept: str = "", /) -> Answer | None:
+    def scrape(self, accept: str = "", /) -> HttpAnswer | None:
         return None if self._pulled is None or self._shut is not None else self._pulled.scrape(accept)
 
     @property
@@ -214,16 +214,16 @@ def _make(
     return made
 
 
-def _resource(settings: TelemetrySettings) -> Resource:
+def _resource(settings: TelemetryOptions) -> Resource:
     found = Resource.create(dict(settings.resource))
     named = not str(found.attributes.get("service.name", "")).startswith("unknown_service")
-    # OTEL_SERVICE_NAME wins over our default, a name from the settings wins over both.
+    # OTEL_SERVICE_NAME wins over our default, and a name in the settings wins over both.
     if named and settings.service_name == SERVICE_NAME:
         return found
     return found.merge(Resource({"service.name": settings.service_name}))
 
 
-def _hide(settings: TelemetrySettings) -> None:
+def _hide(settings: TelemetryOptions) -> None:
     for value in (*settings.headers.values(), *_standard_headers()):
         mask(value)
         mask(value.rpartition(" ")[2])
@@ -236,7 +236,7 @@ def _standard_headers() -> Iterable[str]:
 
 
 def start(
-    settings: TelemetrySettings, exporters: Exporters, log: Any, instruments: Mapping[str, Instrument]
+    settings: TelemetryOptions, exporters: Exporters, log: Any, instruments: Mapping[str, Instrument]
 ) -> LiveTelemetry:
     _hide(settings)
     listen()
@@ -246,7 +246,7 @@ def start(
     meter: Meter | None = None
     close: list[Callable[[], object]] = []
     abort: list[Callable[[], object]] = []
-    # The SDK's own handlers at exit wait for half a minute each: the owner calls shutdown.
+    # The SDK's own exit handlers wait half a minute each, so the owner calls shutdown instead.
     if exporters.spans is not None:
         spans = WatchedSpans(exporters.spans, outage)
         tracers = TracerProvider(resource=resource, shutdown_on_exit=False)

@@ -10,7 +10,7 @@ from lakehouse_ingest.records import Reason
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from telemetry import INSTRUMENTS, metrics, metrics_page
 from telemetry.instruments import ATTRIBUTES
-from telemetry.naming import prometheus_name
+from telemetry.prometheus_names import prometheus_name
 from tests.services.command import Command
 
 CLOSED = {"event", "outcome", "reason", "stage", "process", "signal", "kind"}

@@ -6,27 +6,28 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from telemetry import Answer, Pages, as_json, serving
-from telemetry.serving import AT_ONCE
+from telemetry import HttpAnswer, HttpPages, as_json, http_pages
+from telemetry.http_pages import AT_ONCE
 
 
-def _broken(_: object) -> Answer:
+def _broken(_: object) -> HttpAnswer:
     raise RuntimeError("s3cr3t of the page")
 
 
 @pytest.fixture
-def pages() -> Iterator[Pages]:
-    made = Pages("127.0.0.1", 0, {"/good": lambda _: as_json({"a": 1}), "/broken": _broken}).start()
+def pages() -> Iterator[HttpPages]:
+    made = HttpPages("127.0.0.1", 0, {"/good": lambda _: as_json({"a": 1}), "/broken": _broken}).start()
     yield made
     made.close()
 
 
 def _ask(
-    pages: Pages, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+    pages: HttpPages, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
 ) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=10)
     connection.request(method, path, headers=headers or {})
@@ -36,7 +37,7 @@ def _ask(
     return found
 
 
-def test_a_page_is_answered_whatever_stands_behind_its_path(pages: Pages) -> None:
+def test_a_page_is_answered_whatever_stands_behind_its_path(pages: HttpPages) -> None:
     for path in ("/good", "/good?verbose=1"):
         status, headers, body = _ask(pages, path)
         assert (status, json.loads(body)) == (200, {"a": 1})
@@ -44,13 +45,13 @@ def test_a_page_is_answered_whatever_stands_behind_its_path(pages: Pages) -> Non
         assert headers["cache-control"] == "no-store"
 
 
-def test_head_says_how_long_the_answer_would_be_and_not_more(pages: Pages) -> None:
+def test_head_says_how_long_the_answer_would_be_and_not_more(pages: HttpPages) -> None:
     status, headers, body = _ask(pages, "/good", "HEAD")
     assert (status, body) == (200, b"")
     assert int(headers["content-length"]) == len(_ask(pages, "/good")[2])
 
 
-def test_an_unknown_path_names_those_that_there_are(pages: Pages) -> None:
+def test_an_unknown_path_names_those_that_there_are(pages: HttpPages) -> None:
     for path in ("/", "/bad", "/good/", "/../good", "/%67ood", "//bad"):
         status, _, body = _ask(pages, path)
         assert status == 404, path
@@ -58,12 +59,12 @@ def test_an_unknown_path_names_those_that_there_are(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_can_be_changed_here(pages: Pages, method: str) -> None:
+def test_nothing_can_be_changed_here(pages: HttpPages, method: str) -> None:
     status, headers, _ = _ask(pages, "/good", method)
     assert (status, headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_other_methods_and_noise_are_refused_and_told_to_nobody(pages: Pages, capfd: Any) -> None:
+def test_other_methods_and_noise_are_refused_and_told_to_nobody(pages: HttpPages, capfd: Any) -> None:
     assert _ask(pages, "/good", "BREW")[0] == 501
     with socket.create_connection(("127.0.0.1", pages.port), timeout=10) as noise:
         noise.sendall(b"\x16\x03\x01\x00\xff <script>\r\n\r\n")
@@ -73,14 +74,14 @@ def test_other_methods_and_noise_are_refused_and_told_to_nobody(pages: Pages, ca
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_page_that_fails_says_so_and_not_why(pages: Pages) -> None:
+def test_a_page_that_fails_says_so_and_not_why(pages: HttpPages) -> None:
     status, _, body = _ask(pages, "/broken")
     assert status == 500
     assert b"s3cr3t" not in body
     assert json.loads(body) == {"error": "this page can't be made: RuntimeError"}
 
 
-def test_more_silent_connections_than_threads_keep_nobody_from_an_answer(pages: Pages) -> None:
+def test_more_silent_connections_than_threads_keep_nobody_from_an_answer(pages: HttpPages) -> None:
     before = threading.active_count()
     silent = [socket.create_connection(("127.0.0.1", pages.port)) for _ in range(5 * AT_ONCE)]
     began = time.monotonic()
@@ -91,8 +92,44 @@ def test_more_silent_connections_than_threads_keep_nobody_from_an_answer(pages: 
         each.close()
 
 
-def test_a_connection_that_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, pages: Pages) -> None:
-    monkeypatch.setattr(serving._Handler, "timeout", 0.2)
+def test_connections_that_send_a_little_now_and_then_keep_nobody_from_an_answer(pages: HttpPages) -> None:
+    """They never say nothing for long, so it is the bound on connections that ends them."""
+    dripping = [socket.create_connection(("127.0.0.1", pages.port)) for _ in range(5 * AT_ONCE)]
+    for line in (b"GET /good HTTP/1.1\r\n", b"X-A: b\r\n", b"X-A: b\r\n"):
+        for each in dripping:
+            with suppress(OSError):  # it was cut off
+                each.sendall(line)
+        began = time.monotonic()
+        assert _ask(pages, "/good")[0] == 200
+        assert time.monotonic() - began < 2
+    for each in dripping:
+        each.close()
+
+
+def test_more_requests_for_a_page_that_hangs_than_connections_keep_nobody_from_an_answer() -> None:
+    go_on = threading.Event()
+
+    def hang(_: object) -> HttpAnswer:
+        go_on.wait(60)
+        return as_json({})
+
+    pages = HttpPages("127.0.0.1", 0, {"/hang": hang, "/good": lambda _: as_json({})}).start()
+    asked = []
+    for _ in range(AT_ONCE + 2):
+        asked.append(socket.create_connection(("127.0.0.1", pages.port), timeout=10))
+        asked[-1].sendall(b"GET /hang HTTP/1.0\r\n\r\n")
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert _ask(pages, "/good")[0] == 200
+    assert time.monotonic() - began < 2
+    go_on.set()
+    for each in asked:
+        each.close()
+    pages.close()
+
+
+def test_a_connection_that_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, pages: HttpPages) -> None:
+    monkeypatch.setattr(http_pages._Handler, "timeout", 0.2)
     with socket.create_connection(("127.0.0.1", pages.port), timeout=10) as silent:
         silent.sendall(b"GET /go")
         assert silent.recv(100) == b""
@@ -101,11 +138,11 @@ def test_a_connection_that_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPat
 def test_pages_that_hang_take_no_more_than_their_threads() -> None:
     go_on = threading.Event()
 
-    def hang(_: object) -> Answer:
+    def hang(_: object) -> HttpAnswer:
         go_on.wait(60)
         return as_json({})
 
-    pages = Pages("127.0.0.1", 0, {"/hang": hang}).start()
+    pages = HttpPages("127.0.0.1", 0, {"/hang": hang}).start()
     before = threading.active_count()
     asked = []
     for _ in range(4 * AT_ONCE):
@@ -120,17 +157,17 @@ def test_pages_that_hang_take_no_more_than_their_threads() -> None:
     pages.close()
 
 
-def test_an_address_that_is_taken_is_an_error_at_once(pages: Pages) -> None:
+def test_an_address_that_is_taken_is_an_error_at_once(pages: HttpPages) -> None:
     with pytest.raises(OSError, match="in use"):
-        Pages("127.0.0.1", pages.port, {})
+        HttpPages("127.0.0.1", pages.port, {})
 
 
 def test_its_port_is_free_again_and_nothing_is_left_running() -> None:
     before = threading.active_count()
-    pages = Pages("127.0.0.1", 0, {}).start()
+    pages = HttpPages("127.0.0.1", 0, {}).start()
     _ask(pages, "/x")
     pages.close()
-    again = Pages("127.0.0.1", pages.port, {})
+    again = HttpPages("127.0.0.1", pages.port, {})
     again.close()
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
@@ -140,7 +177,7 @@ def test_its_port_is_free_again_and_nothing_is_left_running() -> None:
 
 def test_it_listens_on_ipv6_as_well() -> None:
     try:
-        pages = Pages("::1", 0, {"/good": lambda _: as_json({})}).start()
+        pages = HttpPages("::1", 0, {"/good": lambda _: as_json({})}).start()
     except OSError:
         pytest.skip("no IPv6 here")
     assert pages.url.startswith("http://[::1]:")
@@ -167,7 +204,7 @@ def test_it_listens_on_ipv6_as_well() -> None:
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
     ],
 )
-def test_a_page_of_another_site_is_answered_nothing(pages: Pages, headers: Mapping[str, str]) -> None:
+def test_a_page_of_another_site_is_answered_nothing(pages: HttpPages, headers: Mapping[str, str]) -> None:
     """Not even where its name was made to lead to this machine."""
     status, _, body = _ask(pages, "/good", headers=headers)
     assert status == 403
@@ -188,22 +225,22 @@ def test_a_page_of_another_site_is_answered_nothing(pages: Pages, headers: Mappi
     ],
 )
 def test_who_asks_by_a_name_of_this_machine_or_follows_a_link_is_answered(
-    pages: Pages, headers: Mapping[str, str]
+    pages: HttpPages, headers: Mapping[str, str]
 ) -> None:
     assert _ask(pages, "/good", headers=headers)[0] == 200
 
 
-def test_a_probe_that_says_no_name_at_all_is_answered(pages: Pages) -> None:
+def test_a_probe_that_says_no_name_at_all_is_answered(pages: HttpPages) -> None:
     """Some do, by HTTP/1.0; no browser does."""
     with socket.create_connection(("127.0.0.1", pages.port), timeout=10) as probe:
         probe.sendall(b"GET /good HTTP/1.0\r\n\r\n")
         assert b" 200 " in probe.recv(1_000)
 
 
-def test_further_names_are_told(pages: Pages) -> None:
+def test_further_names_are_told(pages: HttpPages) -> None:
     refused = json.loads(_ask(pages, "/good", headers={"Host": "proxy.example:443"})[2])
     assert "'proxy.example'" in refused["error"]
-    told = Pages("127.0.0.1", 0, {"/good": lambda _: as_json({})}, ["Proxy.example"], " or see the manual").start()
+    told = HttpPages("127.0.0.1", 0, {"/good": lambda _: as_json({})}, ["Proxy.example"], " or see the manual").start()
     try:
         assert _ask(told, "/good", headers={"Host": "proxy.example:443"})[0] == 200
         assert _ask(told, "/good")[0] == 200
@@ -217,7 +254,7 @@ def test_further_names_are_told(pages: Pages) -> None:
 @pytest.mark.parametrize(("hosts", "by_name"), [([], 200), (["ingest.example"], 403)])
 def test_for_all_the_network_it_has_the_names_that_are_told_and_every_address(hosts: list[str], by_name: int) -> None:
     """A probe of Kubernetes says the pod's address; without names nobody can say which are its own."""
-    pages = Pages("0.0.0.0", 0, {"/good": lambda _: as_json({})}, hosts).start()
+    pages = HttpPages("0.0.0.0", 0, {"/good": lambda _: as_json({})}, hosts).start()
     try:
         for host in ("10.0.0.5:8080", "[fd00::5]:8080", "localhost:8080", *hosts):
             assert _ask(pages, "/good", headers={"Host": host})[0] == 200, host

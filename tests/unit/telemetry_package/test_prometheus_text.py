@@ -9,21 +9,22 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 
-from telemetry import INSTRUMENTS, Telemetry, TelemetrySettings, start
-from telemetry.exporters.prometheus import PullReader
-from telemetry.exposition import OPENMETRICS, PLAIN
-from telemetry.naming import family, prometheus_label, unit_word
+from telemetry import INSTRUMENTS, Telemetry, TelemetryOptions, start
+from telemetry.prometheus_names import family, prometheus_label, unit_word
+from telemetry.prometheus_text import PullReader
 from tests.services.debian import NotToBeHad
 from tests.services.openmetrics import Family, read
 from tests.services.prometheus import programs
 
 AT = {"pipeline": "plant-7", "stream": "sensors"}
 OPEN = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @contextmanager
 def pulled() -> Iterator[Telemetry]:
-    telemetry = start(TelemetrySettings(metrics=True, exporter="none", pull=True))
+    telemetry = start(TelemetryOptions(metrics=True, exporter="none", pull=True))
     try:
         yield telemetry
     finally:
@@ -33,7 +34,7 @@ def pulled() -> Iterator[Telemetry]:
 def scraped(telemetry: Telemetry, accept: str = OPEN) -> dict[str, Family]:
     answer = telemetry.scrape(accept)
     assert answer
-    assert answer.kind == (OPENMETRICS if accept == OPEN else PLAIN)
+    assert answer.kind.startswith(OPENMETRICS if accept == OPEN else PLAIN)
     return read(answer.body.decode(), opened=accept == OPEN)
 
 
@@ -92,7 +93,7 @@ def test_before_anything_is_measured_there_is_an_empty_page() -> None:
 
 
 def test_what_can_not_be_asked_for_is_nothing() -> None:
-    telemetry = start(TelemetrySettings(metrics=True, exporter="none"))
+    telemetry = start(TelemetryOptions(metrics=True, exporter="none"))
     assert telemetry.scrape() is None
     telemetry.shutdown(5)
     with pulled() as telemetry:

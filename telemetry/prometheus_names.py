@@ -1,4 +1,4 @@
-"""What a metric and its attributes are called in Prometheus, by OpenTelemetry's rules for it. Knows no SDK."""
+"""The names of a metric and its attributes in Prometheus, by OpenTelemetry's rules. Needs no SDK."""
 
 import re
 from functools import cache
@@ -22,7 +22,7 @@ _PER = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
 
 @cache
 def unit_word(unit: str, *, gauge: bool = False) -> str:
-    """What the name says of the unit; nothing for counts of things."""
+    """The unit as the name says it; nothing for counts of things."""
     if unit == "1":
         return "ratio" if gauge else ""
     of, _, per = _ANNOTATION.sub("", unit).partition("/")
@@ -32,7 +32,7 @@ def unit_word(unit: str, *, gauge: bool = False) -> str:
 
 @cache
 def family(name: str, unit: str, *, gauge: bool = False) -> str:
-    """The name without what its samples add."""
+    """The name without the suffixes of its samples."""
     plain = _NO_NAME.sub("_", name).removesuffix("_total")
     plain = f"_{plain}" if plain[:1].isdigit() else plain
     word = unit_word(unit, gauge=gauge)
