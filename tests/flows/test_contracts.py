@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, Row
 
 from lakehouse_ingest.errors import TableChanged
-from lakehouse_ingest.operations.json_values import fitted, holds, parts_of, value_of
+from lakehouse_ingest.operations.promote.json_values import fitted, holds, parts_of, value_of
 from lakehouse_ingest.pipeline.split_by_table import _decoded
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.schema.column_types import to_iceberg
