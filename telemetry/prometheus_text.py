@@ -1,9 +1,9 @@
 """Metrics as the text that Prometheus asks for: OpenMetrics where the client accepts it, else the older format.
 
 `prometheus-client` negotiates and writes the text. What stands here is the way from the SDK's data to its families.
-OpenTelemetry's own `opentelemetry-exporter-prometheus` was tried for that, and is not used. Its version 0.66b2 is a beta
-that works with one minor version of the SDK only, and it fills up labels: a sample of `lakehouse_records_total` for a
-table gets an empty `lakehouse_reason` as well.
+OpenTelemetry's own `opentelemetry-exporter-prometheus` was tried for that, and is not used. Its version 0.66b2 is a
+beta that works with one minor version of the SDK only, and it fills up labels: a sample of `lakehouse_records_total`
+for a table gets an empty `lakehouse_reason` as well.
 """
 
 from collections.abc import Iterator, Mapping
