@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakehouse_ingest.environment.spark_internals import java_query
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.observe.events import LookFailed, TransactionHangs
 from lakehouse_ingest.observe.watch import Watch
@@ -146,7 +147,7 @@ class Progress:
         """Whether there was a trigger since the last look, be it an idle one."""
         with suppress(Py4JError, OSError):  # one that has ended is for its stream to find
             # Spark's own object: pyspark's would be asked of the JVM field by field.
-            last = self.query._jsq.lastProgress()  # noqa: SLF001
+            last = java_query(self.query).lastProgress()
             if last is not None and (at := str(last.timestamp())) != self._at:
                 self._at, self.said = at, json.loads(last.json())
                 return True

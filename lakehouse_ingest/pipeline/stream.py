@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.environment import spark_errors
+from lakehouse_ingest.environment.spark_internals import java_process
 from lakehouse_ingest.environment.spark_session import session_of_its_own
 from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
 from lakehouse_ingest.observe import span_names
@@ -196,5 +197,5 @@ class Stream:
 
     def _spark_is_gone(self) -> bool:
         """Whether there is no Java process any more to try it with."""
-        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        process = java_process(self.spark)
         return process is not None and process.poll() is not None

@@ -21,7 +21,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.cli.verbs.recover import UNANSWERED, recover
+from lakehouse_ingest.cli.repair import UNANSWERED
+from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.errors import SourceChanged, TryAgain
 from lakehouse_ingest.pipeline import one_start, pacing

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest.operations.verify.streams import prove, tell
+from lakehouse_ingest.operations.verify.streams import prove, report
 from lakehouse_ingest.pipeline import reporting
 from lakehouse_ingest.stages.sources import of_stream
 from telemetry import INSTRUMENTS, HttpAnswer, HttpPages
@@ -107,7 +107,7 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
             assert until(partial(has_landed, len(values)), 120)
             assert sum(of_stream(settings.source, settings.streams[0]).ends().values()) == len(values)
             assert until(lambda: bool(seen.points("lakehouse.spark.phase.duration")), 30)
-        tell(pipeline.watch, settings, prove(settings))
+        report(pipeline.watch, settings, prove(settings))
         assert isinstance(seen.telemetry, LiveTelemetry)
         seen.telemetry._outage.lost("traces", 3)  # what costs something: tests/live/test_telemetry_otlp
         assert {it.name for it in INSTRUMENTS.values() if seen.points(it.name)} == set(INSTRUMENTS)

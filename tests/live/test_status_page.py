@@ -1,4 +1,4 @@
-"""The status page in a real Chromium: all of it, light and dark, on a desk and on a phone, with the keyboard alone."""
+"""The status page in a real Chromium: light and dark, on a desktop and on a phone, with the keyboard alone."""
 
 import os
 import random
@@ -182,7 +182,7 @@ def test_it_shows_all_that_there_is_to_know(browser: Browser, url: str) -> None:
     assert "NaN" not in all_of_it
     assert "undefined" not in browser.run("return document.body.innerText")
     assert browser.console() == []
-    _pictured(browser, "status-page", whole=False)  # the README's
+    _pictured(browser, "status-page", whole=False)  # of docs
 
 
 def test_of_a_dead_letter_it_shows_the_shape_and_of_a_secret_nothing(browser: Browser, url: str) -> None:
@@ -275,7 +275,7 @@ def test_it_asks_nobody_but_us_and_says_when_nobody_answers(browser: Browser) ->
         browser.wait_for("verdict", "not ready")
         assert browser.run("return document.title").startswith("! ")
         assert "s: starting" in browser.text("reasons")
-        assert "nothing has landed yet" in browser.text("streams")
+        assert "no batch committed yet" in browser.text("streams")
         assert "None yet." in browser.text("batch")
         asked = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
         assert set(asked) == {f"{at}/status.json"}

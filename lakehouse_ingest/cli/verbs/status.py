@@ -1,4 +1,4 @@
-"""`lakehouse-ingest status`: what the tables know of each stream, and how far behind the broker that is."""
+"""`lakehouse-ingest status`: what the tables know of each stream, and how far that is behind the broker."""
 
 import dataclasses
 import datetime as dt
@@ -14,11 +14,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.observe.figures import ago, count, seconds, size
-from lakehouse_ingest.operations.status import BatchStanding, Found, PartitionStanding, StreamStanding, of_streams
+from lakehouse_ingest.operations.status import (
+    BatchStanding,
+    PartitionStanding,
+    StreamStanding,
+    StreamStatus,
+    of_streams,
+)
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.values import without_login
 from lakehouse_ingest.tables.catalog_address import catalog_at
 
 WATCH_S = 2.0
@@ -44,21 +50,20 @@ def status(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
 
 
 def _shown(settings: Settings, uri: str) -> RenderableType:
-    where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-    return Group(where, *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
+    return Group(headline(settings, uri), *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
 
 
-def _of_stream(found: Found) -> Iterator[RenderableType]:
+def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
     yield Text(f"\nstream {found.name}", style="bold")
     if found.silent:
         yield Text(f"lag unknown: {found.silent}", style="yellow")
     now = found.standing
     if now is None:
-        yield Text("The catalog knows nothing of it: it has not landed anything yet.")
+        yield Text(UNKNOWN_STREAM)
         return
     yield Text(_batch_sentence(now))
     offsets = Table("topic", box=None, pad_edge=False)
-    for name in ("partition", "landed up to", "end", "lag"):
+    for name in ("partition", "complete up to", "end", "lag"):
         offsets.add_column(name, justify="right")
     for part in now.partitions:
         offsets.add_row(part.topic, *(count(each) for each in (part.partition, part.landed, part.end, part.lag)))
@@ -74,14 +79,14 @@ def _of_stream(found: Found) -> Iterator[RenderableType]:
             yield Text(_open_transaction(part), style="yellow")
     yield from (Text(), tables)
     if now.gone:
-        said = f"{', '.join(now.gone)}: not there any more; `lakehouse-ingest recover` says what can be done"
-        yield Text(said, style="yellow")
+        says = f"{', '.join(now.gone)}: not there any more; `lakehouse-ingest recover` says what can be done"
+        yield Text(says, style="yellow")
 
 
 def _open_transaction(part: PartitionStanding) -> str:
     return (
         f"{part.topic} partition {part.partition}: {count(part.uncommitted)} offsets from {count(part.end)} on wait"
-        " for the end of a transaction that is open, and are no part of the lag; should that not come,"
+        " for the end of an open transaction, and do not count as lag; if it does not end,"
         " `kafka-transactions.sh find-hanging` names its producer, and `abort` ends it"
     )
 
@@ -89,7 +94,7 @@ def _open_transaction(part: PartitionStanding) -> str:
 def _batch_sentence(now: StreamStanding) -> str:
     last = now.last_batch
     if last is None:
-        return f"epoch {now.epoch}; the batch record holds no batch of it"
+        return f"epoch {now.epoch}; the batch log holds no batch of it"
     ended = f"epoch {now.epoch}; batch {last.batch} ended {_since(last.finished_at)} after {seconds(last.seconds)}: "
     return ended + _counts(last) + (f" ({last.note})" if last.note else "")
 
@@ -110,7 +115,7 @@ def _since(moment: dt.datetime | None) -> str:
 # -- for machines -----------------------------------------------------------------------------------------
 
 
-def _as_plain(found: Found) -> dict[str, Any]:
+def _as_plain(found: StreamStatus) -> dict[str, Any]:
     now = found.standing
     return {
         "stream": found.name,

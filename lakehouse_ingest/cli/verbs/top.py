@@ -1,6 +1,4 @@
-"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal.
-
-It asks that process for the value that its page draws, and nothing else: no broker and no catalog."""
+"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal. It asks nothing but that process."""
 
 import json
 import time
@@ -35,7 +33,7 @@ BATCHES, PROBLEMS = 6, 5
 
 
 def top(settings: HealthSettings | None, *, url: str | None = None, once: bool = False) -> None:
-    """The `settings` say where the page is, unless the `url` does."""
+    """The pipeline is asked at the `url`, or where its `settings` say that it serves its page."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
     console = Terminal()
     report = ask(page)
@@ -67,25 +65,25 @@ def _page(url: str) -> str:
 def _page_of(settings: HealthSettings) -> str:
     if settings.port is None:
         raise SettingsRefused(
-            "`health.port` is not set, so no page is served: set it and start the pipeline again, or give --url"
+            "`health.port` is not set, so there is no page; set it and start the pipeline again, or give --url"
         )
     if settings.port == 0:
         raise SettingsRefused(
-            "`health.port` is 0, which is any free port: give --url, with the address in the log line `health_serves`"
+            "`health.port` is 0, which means any free port; give --url, which the log names in `health_serves`"
         )
     host = ANYWHERE.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{PAGE}"
 
 
 def ask(page: str) -> Mapping[str, Any]:
-    """The report of the process as it is now."""
+    """The figures of this moment."""
     try:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
             report = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
         if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
             raise SettingsRefused(
-                fitted(f"{page} does not answer to that name: use its address, or add the name to `health.hosts`")
+                fitted(f"{page} refuses requests by that name; use its address, or add the name to `health.hosts`")
             ) from None
         if isinstance(failure, urllib.error.HTTPError | ValueError):
             raise _stranger(page) from None
@@ -136,7 +134,7 @@ def _part(title: str, table: Table) -> Iterator[RenderableType]:
 
 
 def _table(*heads: str, left: Sequence[str] = ()) -> Table:
-    """The first column is text, and so are those on the `left`."""
+    """The first column is text, and so are those named in `left`."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     for number, head in enumerate(heads):
         text = not number or head in left
@@ -145,7 +143,7 @@ def _table(*heads: str, left: Sequence[str] = ()) -> Table:
 
 
 def _streams(report: Mapping[str, Any]) -> Table:
-    """Three rows for each stream: its state, its figures now, and its figures over the last hour."""
+    """Three rows for each stream: its state at the left, figures in the middle, the last hour at the right."""
     table = _table("stream", "what", "now", "then", left=("what", "then"))
     table.show_header = False
     for name, doing in report["doing"].items():
@@ -223,7 +221,7 @@ def _cells(
     what: Callable[[Mapping[str, Any]], float | None],
     together: Callable[[Sequence[float]], float],
 ) -> list[float | None]:
-    """The last hour, the newest at the right; None where nothing was seen."""
+    """The last hour, the newest at the right; None where there are no figures."""
     found: list[list[float]] = [[] for _ in range(CELLS)]
     last, each_cell = int(now) // 60 * 60, MINUTES // CELLS
     for minute in minutes:

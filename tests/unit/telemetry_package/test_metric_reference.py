@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lakehouse_ingest.operations.verify.findings import Kind
+from lakehouse_ingest.operations.verify.findings import FindingKind
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from telemetry import INSTRUMENTS, metrics, metrics_page
@@ -36,7 +36,7 @@ def test_the_closed_lists_are_those_of_the_pipeline() -> None:
     records = INSTRUMENTS["lakehouse.records"].values
     assert set(records["reason"]) == {str(reason) for reason in Reason}
     assert set(records["outcome"]) == {LANDED, "dead", TRIMMED, FILTERED, DISCARDED}
-    assert INSTRUMENTS["lakehouse.verify.findings"].values["kind"] == tuple(map(str, Kind))
+    assert INSTRUMENTS["lakehouse.verify.findings"].values["kind"] == tuple(map(str, FindingKind))
 
 
 def test_names_in_prometheus_are_told_apart() -> None:
