@@ -1,4 +1,7 @@
-"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal. It asks nothing but that process."""
+"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal.
+
+It asks that process for the value that its page draws, and nothing else: no broker and no catalog.
+"""
 
 import json
 import time
@@ -33,7 +36,7 @@ BATCHES, PROBLEMS = 6, 5
 
 
 def top(settings: HealthSettings | None, *, url: str | None = None, once: bool = False) -> None:
-    """The pipeline is asked at the `url`, or where its `settings` say that it serves its page."""
+    """The `settings` say where the page is, unless the `url` does."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
     console = Terminal()
     report = ask(page)
@@ -69,21 +72,21 @@ def _page_of(settings: HealthSettings) -> str:
         )
     if settings.port == 0:
         raise SettingsRefused(
-            "`health.port` is 0, which means any free port; give --url, which the log names in `health_serves`"
+            "`health.port` is 0, which is any free port: give --url, with the address in the log line `health_serves`"
         )
     host = ANYWHERE.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{PAGE}"
 
 
 def ask(page: str) -> Mapping[str, Any]:
-    """The figures of this moment."""
+    """The report of the process as it is now."""
     try:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
             report = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
         if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
             raise SettingsRefused(
-                fitted(f"{page} refuses requests by that name; use its address, or add the name to `health.hosts`")
+                fitted(f"{page} does not answer to that name: use its address, or add the name to `health.hosts`")
             ) from None
         if isinstance(failure, urllib.error.HTTPError | ValueError):
             raise _stranger(page) from None
@@ -134,7 +137,7 @@ def _part(title: str, table: Table) -> Iterator[RenderableType]:
 
 
 def _table(*heads: str, left: Sequence[str] = ()) -> Table:
-    """The first column is text, and so are those named in `left`."""
+    """The first column is text, and so are those on the `left`."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     for number, head in enumerate(heads):
         text = not number or head in left
@@ -143,7 +146,7 @@ def _table(*heads: str, left: Sequence[str] = ()) -> Table:
 
 
 def _streams(report: Mapping[str, Any]) -> Table:
-    """Three rows for each stream: its state at the left, figures in the middle, the last hour at the right."""
+    """Three rows for each stream: its state, its figures now, and its figures over the last hour."""
     table = _table("stream", "what", "now", "then", left=("what", "then"))
     table.show_header = False
     for name, doing in report["doing"].items():

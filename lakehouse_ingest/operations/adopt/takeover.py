@@ -15,8 +15,8 @@ from lakehouse_ingest.operations.adopt.summaries import Traces, Writer, together
 from lakehouse_ingest.operations.proposal import Proposal
 from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition
 from lakehouse_ingest.resume import decision
-from lakehouse_ingest.resume.beginnings import beginning
 from lakehouse_ingest.resume.decision import Decision, Kind
+from lakehouse_ingest.resume.new_topics import beginning
 from lakehouse_ingest.schema import existing, layout, names
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
