@@ -1,6 +1,7 @@
 """`lakehouse-ingest top`: the status page of a running pipeline, in a terminal.
 
-It asks that process for the value that its page draws, and nothing else: no broker and no catalog."""
+It asks that process for the value that its page draws, and nothing else: no broker and no catalog.
+"""
 
 import json
 import time
