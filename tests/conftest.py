@@ -18,6 +18,7 @@ from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, SparkSettings
 from lakehouse_ingest.tables.clients import spark_properties
+from tests.services import costs
 from tests.services.doors import in_settings, known
 from tests.services.engines import engines
 from tests.services.ingesting import Bench
@@ -37,6 +38,10 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 for number, handler in ((SIGHUP, lambda *_: None), (SIGINT, default_int_handler)):
     if getsignal(number) is SIG_IGN:
         signal(number, handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    costs.wanted(config)
 
 
 def pytest_report_header() -> list[str]:
