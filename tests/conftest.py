@@ -22,6 +22,7 @@ from tests.services import costs
 from tests.services.doors import in_settings, known
 from tests.services.engines import engines
 from tests.services.ingesting import Bench
+from tests.services.pipelines import QUICKLY
 
 # Hypothesis draws anew each time, and a failure prints what repeats it. No deadline: a busy machine is no bug.
 settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
@@ -38,6 +39,11 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 for number, handler in ((SIGHUP, lambda *_: None), (SIGINT, default_int_handler)):
     if getsignal(number) is SIG_IGN:
         signal(number, handler)
+
+
+# Every JVM that is started here, a broker of two minutes as well as a Spark, is compiled quickly rather than well:
+# the second compiler takes two fifths of what it costs to start a broker. Whoever starts one may say otherwise.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICKLY)
 
 
 def pytest_configure(config: pytest.Config) -> None:
