@@ -18,14 +18,18 @@ from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, SparkSettings
 from lakehouse_ingest.tables.clients import spark_properties
+from tests.services import costs
 from tests.services.doors import in_settings, known
 from tests.services.engines import engines
-from tests.services.ingesting import Bench
+from tests.services.ingesting import AS_IN_A_RUN, UNCOMPILED, Bench
+from tests.services.pipelines import JAVA_OPTIONS, QUICKLY
 
 # Hypothesis draws anew each time, and a failure prints what repeats it. No deadline: a busy machine is no bug.
 settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("drawn")
 
+# What Spark generates is soon more than fits into what the first compiler has by itself, and is swept all the time.
+ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=240m"
 IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
 
 # py4j's finalizers log the traceback of a stopped JVM; formatted while a collection interrupts `ast.parse`,
@@ -37,6 +41,15 @@ logging.getLogger("py4j").setLevel(logging.WARNING)
 for number, handler in ((SIGHUP, lambda *_: None), (SIGINT, default_int_handler)):
     if getsignal(number) is SIG_IGN:
         signal(number, handler)
+
+
+# Every JVM that is started here, a broker of two minutes as well as a Spark, is compiled quickly rather than well:
+# the second compiler takes two fifths of what it costs to start a broker. Whoever starts one may say otherwise.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICKLY)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    costs.wanted(config)
 
 
 def pytest_report_header() -> list[str]:
@@ -100,7 +113,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) -
 
 @pytest.fixture(scope="session")
 def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The one session of this process, as a run has it, on the catalog of the tests."""
+    """The one session of this process, on the catalog of the tests; as a run has it but for `UNCOMPILED`."""
     scratch = tmp_path_factory.mktemp("spark")
     with session(
         "tests",
@@ -108,7 +121,7 @@ def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPa
         SparkSettings(
             master="local[2]",
             memory="2g",
-            options={"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+            options={"spark.driver.defaultJavaOptions": f"{JAVA_OPTIONS} {ROOM_FOR_CODE}", **UNCOMPILED},
         ),
         spark_jars,
         spark_properties(CatalogSettings(**in_settings(rest_uri)), S3Settings(), rest_uri),
@@ -116,6 +129,17 @@ def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPa
         scratch,
     ) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Spark as a run has it, where the question is what becomes of values."""
+    before = {option: spark.conf.get(option) for option in UNCOMPILED}
+    for option, value in AS_IN_A_RUN.items():
+        spark.conf.set(option, value)
+    yield
+    for option, old in before.items():
+        spark.conf.set(option, old or "")
 
 
 @pytest.fixture(scope="session")

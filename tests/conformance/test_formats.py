@@ -7,6 +7,8 @@ from lakehouse_ingest.records import Reason
 from lakehouse_ingest.stages import formats
 from lakehouse_ingest.testing.formats import CHECKS, Check, Samples
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 # One for each name in the table.
 SAMPLES = {
     "json": Samples(

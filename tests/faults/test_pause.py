@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.services.feeding import fill
+from tests.services.ingesting import Bench, drained
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, freeze, settings_text, until
 from tests.services.readers import Coordinates, Reader, data_files
@@ -88,8 +89,10 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
 
 
 @paused_while(staging)
-def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(scene: Scene, pipelines: Pipelines) -> None:
-    pipelines.drain(scene.settings)
+def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
+    scene: Scene, bench: Bench, pipelines: Pipelines
+) -> None:
+    drained(bench, scene.settings, pipelines.environment)
     assert scene.landed() == scene.landed("by_duckdb")
     assert set(scene.landed().values()) == {1}
     assert len(scene.landed()) == EVENTS

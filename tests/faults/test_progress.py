@@ -12,6 +12,7 @@ import pytest
 
 from lakehouse_ingest.fail_points import VARIABLE, FailPoint
 from tests.services.dice import Dice
+from tests.services.ingesting import Bench, drained
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import Pipelines, Running, settings_text, until
 from tests.services.readers import Reader
@@ -29,15 +30,15 @@ pytestmark = [pytest.mark.live, pytest.mark.faults]
 
 @pytest.mark.timeout(400)
 def test_starts_killed_at_their_third_table_land_batches_of_fewer_tables(
-    broker: str, rest_uri: str, pipelines: Pipelines, dice: Dice
+    bench: Bench, pipelines: Pipelines, dice: Dice
 ) -> None:
     """Eight types, and a start that never lives to stage a third table: as many records as it has tables must do."""
     topic, types = f"third-{dice.randrange(10**9)}", 8
     namespace = topic.replace("-", "_")
-    create_topic(broker, topic)
-    produce(broker, topic, ((None, json.dumps({"type": f"kind_{n % types}"}).encode()) for n in range(4 * types)))
-    settings = settings_text(topic, broker, rest_uri, namespace, type_from="field:type", table=BY_TYPE)
-    reader, seen = Reader(rest_uri, namespace), list[int]()
+    create_topic(bench.broker, topic)
+    produce(bench.broker, topic, ((None, json.dumps({"type": f"kind_{n % types}"}).encode()) for n in range(4 * types)))
+    settings = settings_text(topic, bench.broker, bench.uri, namespace, type_from="field:type", table=BY_TYPE)
+    reader, seen = Reader(bench.uri, namespace), list[int]()
     for _ in range(4):
         running = pipelines.start(settings, environment={VARIABLE: f"{FailPoint.STAGED}:3+0"})
         assert until(lambda: running.ended, PATIENCE), running.tail()  # noqa: B023 - called at once
@@ -45,7 +46,7 @@ def test_starts_killed_at_their_third_table_land_batches_of_fewer_tables(
         seen.append(complete(reader))
     # 32 records, 8 and 2: the first of these to land are two. The start after it begins with as many.
     assert seen == [0, 0, 2, 4]
-    pipelines.drain(settings)
+    drained(bench, settings)
     names = [f"kind_{number}" for number in range(types)]
     assert reader.by_pyiceberg(*names, "dead_letters") == Counter((topic, 0, n) for n in range(4 * types))
 

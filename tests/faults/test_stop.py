@@ -11,6 +11,7 @@ import pytest
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from tests.services.doors import known
 from tests.services.feeding import fill
+from tests.services.ingesting import Bench, drained
 from tests.services.kafka import create_topic
 from tests.services.pipelines import STARTING, Pipelines, Running, is_spark, settings_text, until
 from tests.services.readers import Reader, data_files
@@ -36,15 +37,15 @@ def topic(broker: str) -> str:
 
 @pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
 def test_a_stop_in_the_middle_of_a_batch_loses_and_doubles_nothing(
-    topic: str, broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, stop: Callable[[Running], None]
+    topic: str, bench: Bench, warehouse: Path, pipelines: Pipelines, stop: Callable[[Running], None]
 ) -> None:
     namespace = topic.replace("-", "_")
-    settings = settings_text(topic, broker, rest_uri, namespace, max_records=AT_ONCE)
-    running, reader = pipelines.start(settings), Reader(rest_uri, namespace)
+    settings = settings_text(topic, bench.broker, bench.uri, namespace, max_records=AT_ONCE)
+    running, reader = pipelines.start(settings), Reader(bench.uri, namespace)
     _stop_while_writing(running, warehouse / namespace / "events", stop)
     assert reader.unpublished("events") == set(), "the batch under way was not landed"
     assert len(reader.by_pyiceberg("events", "dead_letters")) == AT_ONCE * len(running.events("batch_landed"))
-    pipelines.drain(settings)
+    drained(bench, settings)
     _check_all_once(reader)
 
 

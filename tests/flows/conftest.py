@@ -32,6 +32,11 @@ Value = str | bytes | None
 Records = Callable[[Sequence[Value]], DataFrame]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _as_in_a_run(compiled: None) -> None:
+    """What becomes of a value is asked of the code that a run has."""
+
+
 @pytest.fixture(scope="session")
 def records(spark: SparkSession) -> Records:
     """Values as records of one partition, their offsets in the order given."""

@@ -20,7 +20,7 @@ from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
 from tests.services.readers import duckdb_at
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("compiled")]
 
 MADE = 1_750_000_000_000
 OUTCOMES = ("landed", "dead", "filtered", "discarded", "trimmed")

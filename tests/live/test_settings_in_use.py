@@ -13,7 +13,7 @@ from tests.live.test_ledger import events
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("compiled")]
 
 
 def test_a_sort_order_is_that_of_the_rows_in_each_file(bench: Bench, topic: str) -> None:

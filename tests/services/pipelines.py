@@ -27,7 +27,8 @@ STARTING = 200.0  # Spark takes ten seconds on an idle machine
 LANDING = 60.0
 LOOK = 0.02
 # Compiled quickly rather than well: these JVMs live for seconds.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICKLY = "-XX:TieredStopAtLevel=1"
+JAVA_OPTIONS = f"{QUICKLY} -XX:+UseSerialGC"
 TWO_COLUMNS = """\
 table = "events"
 columns = [{ name = "n", type = "long", required = true }, { name = "text", type = "string" }]"""

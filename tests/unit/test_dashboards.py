@@ -8,7 +8,7 @@ import yaml
 
 from telemetry import INSTRUMENTS
 from telemetry.instruments import exported
-from telemetry.naming import prometheus_label, prometheus_name
+from telemetry.prometheus_names import prometheus_label, prometheus_name
 from tests.services.dashboards import ALERTS, GRAFANA, alerts, dashboards, description, panel_queries
 from tests.services.pipelines import ROOT
 
