@@ -80,7 +80,7 @@ def test_the_wheel_holds_the_packages_whole_and_nothing_else(wheel: Path) -> Non
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     files = (file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*") if file.is_file())
     assert held == {str(file) for file in files if "__pycache__" not in file.parts}
-    assert {Path(name).suffix for name in held} >= {".py", ".xml", ".txt", ".properties"}
+    assert {Path(name).suffix for name in held} >= {".py", ".java", ".txt", ".properties"}
 
 
 def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
