@@ -36,6 +36,7 @@ demo: install
 
 # Three at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting.
 # In the order of their folders, where the longest (tests/faults) come first, not last and alone.
+# With LAKEHOUSE_TEST_COSTS=build/costs.jsonl each test writes what it costs; `python -m tests.services.costs` adds it up.
 # A worker that crashes ends the run and is named: xdist 3.8 would go on with another one, and then wait for ever.
 test: install
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
