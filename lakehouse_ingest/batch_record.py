@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from lakehouse_ingest import batch_size, ledger
+from lakehouse_ingest import batch_size, ledger, ledger_keys
 from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
 from lakehouse_ingest.ledger import Mark
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
@@ -131,9 +131,9 @@ class BatchRecord:
             return
         pipeline = self._mark.token.pipeline
         extra = {
-            f"{ledger.SETTINGS}{pipeline}": self._meant,
-            f"{ledger.HEADS}{pipeline}": ledger.heads_text(self._heads),
-            f"{ledger.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
+            f"{ledger_keys.SETTINGS}{pipeline}": self._meant,
+            f"{ledger_keys.HEADS}{pipeline}": ledger.heads_text(self._heads),
+            f"{ledger_keys.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
         }
         # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
         self.place = self._lake.append(self.place, self._rows, self._mark, extra)

@@ -13,6 +13,7 @@ from functools import cache
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.ledger_keys import DECLARED, FIELD
 from lakehouse_ingest.names import quoted, told_apart
 from lakehouse_ingest.records import FAULT, RECORD, RESCUED, ROUTE, SOURCE
 
@@ -64,8 +65,8 @@ class ColumnPlan:
     @property
     def doc(self) -> str | None:
         """What the type alone can't say, kept with the column: see `from_table`."""
-        told = [f"declared {self.declared}"] if self.declared else []
-        told += [f"field {self.field}"] if self.field != self.name else []
+        told = [f"{DECLARED}{self.declared}"] if self.declared else []
+        told += [f"{FIELD}{self.field}"] if self.field != self.name else []
         return " ".join(told) or None
 
     @property
@@ -127,7 +128,7 @@ def is_written(iceberg: str) -> bool:
 
 def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:
     """A column of a table that is there; its declared range and its field survive in the doc string."""
-    told = re.fullmatch(r"(?:declared (\w+))?(?:(?:^| )field (.*))?", doc or "", re.DOTALL)
+    told = re.fullmatch(rf"(?:{DECLARED}(\w+))?(?:(?:^| ){FIELD}(.*))?", doc or "", re.DOTALL)
     kind, field = (told[1], told[2]) if told else (None, None)
     column = declared(name, kind, required=required) if kind in RANGES else ColumnPlan(name, name, iceberg, required)
     return column if field is None else replace(column, field=field)

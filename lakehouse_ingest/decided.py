@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lakehouse_ingest import ledger
+from lakehouse_ingest import ledger, ledger_keys
 from lakehouse_ingest.batch_record import decided
 from lakehouse_ingest.errors import Superseded
 from lakehouse_ingest.ledger import Head, Mark, SourceIdentity
@@ -48,5 +48,5 @@ def carry_out(lake: Lake, record: str, others: Sequence[str], decision: Decision
     token = Token(decision.pipeline, decision.generation, epoch, -1)
     offsets = decision.offsets
     mark = Mark(token, decision.source, offsets, offsets, offsets, decision.settings)
-    extra = {f"{ledger.HEADS}{decision.pipeline}": ledger.heads_text(decision.heads)}
+    extra = {f"{ledger_keys.HEADS}{decision.pipeline}": ledger.heads_text(decision.heads)}
     lake.append(place, [decided(token, decision.kind, decision.spans, decision.note)], mark, extra)

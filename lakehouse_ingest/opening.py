@@ -17,6 +17,7 @@ from lakehouse_ingest import (
     dead_letters,
     formats,
     ledger,
+    ledger_keys,
     replicas,
     routing,
     shares,
@@ -215,7 +216,7 @@ class Opening:
     def _compare(self) -> None:
         record = self.lake.find(self._record)
         assert record
-        before = self.lake.seen(record).carried.get(f"{ledger.SETTINGS}{self._pipeline}")
+        before = self.lake.seen(record).carried.get(f"{ledger_keys.SETTINGS}{self._pipeline}")
         now = starting.meaning(self.settings, self.stream)
         for change in starting.compare(before, now, accepted=self.accept_changes):
             self.watch.events.warned("settings_changed", stream=self.stream.known_as, change=change)

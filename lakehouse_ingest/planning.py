@@ -35,6 +35,7 @@ from lakehouse_ingest.columns import (
 from lakehouse_ingest.contracts import aside_of, contract_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.formats import Format, infer
+from lakehouse_ingest.ledger_keys import EVENT_TIME_FIELD, EVENT_TIME_UNIT, GUESSED, PART_OF_TIME, RESCUED_DOC
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TIME_PARTS, TablePlan, unit_of
@@ -55,10 +56,7 @@ from lakehouse_ingest.writers.iceberg import FileOptions
 
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
 USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
-FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
 QUOTED = r'"(?:[^"]|"")*"'
-GUESSED = "guessed "  # before a unit that the magnitude told
-RESCUED_DOC = "JSON of the fields that the columns do not hold"
 
 Fields = Sequence[tuple[str, T.DataType]]
 Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list or value of a map
@@ -120,10 +118,10 @@ def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan,
 def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | None:
     """None when the table can't tell how its event times were read; then the records must."""
     declared_columns = plan_from_settings(state.name, settings)
-    field = state.properties.get(FIELD)
+    field = state.properties.get(EVENT_TIME_FIELD)
     if field is None:
         field = _event_time_field(settings, [column.name for column in state.columns]) or ""
-    unit = state.properties.get(UNIT) or settings.event_time_unit
+    unit = state.properties.get(EVENT_TIME_UNIT) or settings.event_time_unit
     if field and unit == "auto":
         return None
     if settings.rescues and any(each.name == RESCUED and each.type != "string" for each in state.columns):
@@ -253,7 +251,7 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
         Column(each.name, each.iceberg, each.required, each.doc) for each in plan.columns if each.name != EVENT_TIME
     ]
     columns.append(Column(EVENT_TIME, "timestamptz"))
-    columns += [Column(each, "string", doc=f"{each} of the event time") for each in plan.derived]
+    columns += [Column(each, "string", doc=f"{each}{PART_OF_TIME}") for each in plan.derived]
     if settings.rescues:
         columns.append(Column(RESCUED, "string", doc=RESCUED_DOC))
     columns.append(Column(SOURCE, SOURCE_TYPE))
@@ -266,7 +264,10 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
 
 def event_time_of(plan: TablePlan) -> dict[str, str]:
     """What a table says of its event times; without it a column of ours would be taken for a field of the records."""
-    return {FIELD: plan.event_time or "", UNIT: plan.unit if plan.unit_was_told else f"{GUESSED}{plan.unit}"}
+    return {
+        EVENT_TIME_FIELD: plan.event_time or "",
+        EVENT_TIME_UNIT: plan.unit if plan.unit_was_told else f"{GUESSED}{plan.unit}",
+    }
 
 
 def _check_layout_names(table: str, settings: TableSettings, names: Collection[str]) -> None:

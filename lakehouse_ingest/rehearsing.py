@@ -22,6 +22,7 @@ from lakehouse_ingest.batch import Staged, Street, Work
 from lakehouse_ingest.batch_record import Landed
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger import SourceIdentity
+from lakehouse_ingest.ledger_keys import REGISTERED
 from lakehouse_ingest.names import quoted
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.records import SOURCE, Offsets, Receipt
@@ -30,7 +31,7 @@ from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.beginnings import refuse_unread
 from lakehouse_ingest.stream import Next, Stream
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
-from lakehouse_ingest.tables import REGISTERED, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
+from lakehouse_ingest.tables import Foreseen, Lake, Partition, Place, RehearsedLake, Stage
 from lakehouse_ingest.writers.iceberg import tasks_for
 
 HOUR_S = 3600.0

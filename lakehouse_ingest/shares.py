@@ -12,7 +12,8 @@ from typing import Any
 
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
-from lakehouse_ingest.ledger import MARK, SETTINGS, Mark, SourceIdentity
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger_keys import MARK, SETTINGS
 from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.settings import SourceSettings

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_ingest import ledger
+from lakehouse_ingest.ledger_keys import TOKEN
 from lakehouse_ingest.open_transactions import uncommitted
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.tables import Lake, TableState, newest_generation
@@ -109,7 +110,7 @@ def _moment(milliseconds: int) -> dt.datetime:
 
 def _last_batch(lake: Lake, record: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
     """Of this stream: others may write to the same record later."""
-    tokens = ((each, each.summary.get(f"{ledger.PREFIX}token", "")) for each in record.ancestors())
+    tokens = ((each, each.summary.get(TOKEN, "")) for each in record.ancestors())
     own = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
     newest = own or next(record.ancestors(), None)
     if newest is None:

@@ -10,11 +10,12 @@ from lakehouse_ingest.contracts import aside_of
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format, Lenient
+from lakehouse_ingest.ledger_keys import TOPIC, TYPE
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import SEPARATOR, Route
 from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.table_keeper import TableKeeper
-from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
+from lakehouse_ingest.tables import Lake, Place, Registered, TableState, unmade
 
 REFUSED_S = 30.0  # by then somebody may have made a table that was not there, or moved one that was in the way
 

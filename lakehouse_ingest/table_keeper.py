@@ -13,6 +13,7 @@ from lakehouse_ingest.contracts import has_beyond
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.formats import Format
+from lakehouse_ingest.ledger_keys import EVENT_TIME_FIELD
 from lakehouse_ingest.planning import Planned
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.shaping import TablePlan
@@ -124,7 +125,7 @@ class TableKeeper:
         self._take(state)
         assert self._plan is not None
         if added := planning.additions(state, self._plan.plan, self.settings):
-            if planning.FIELD not in state.properties:
+            if EVENT_TIME_FIELD not in state.properties:
                 self.lake.tell(self.name, planning.event_time_of(self._plan.plan))
             self._follow(added)
         if lies_otherwise:

@@ -28,7 +28,7 @@ from catalog import (
 )
 from lakehouse_ingest.tables.explaining import unmade
 from lakehouse_ingest.tables.lake import FOLLOW, Lake
-from lakehouse_ingest.tables.places import REGISTERED, TOPIC, TYPE, Known, Place, Registered, newest_generation
+from lakehouse_ingest.tables.places import Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
 from lakehouse_ingest.tables.rehearsed import RehearsedLake
 from lakehouse_ingest.tables.turns import Turns
@@ -36,9 +36,6 @@ from lakehouse_ingest.tables.turns import Turns
 # The values that cross this door.
 __all__ = [
     "FOLLOW",
-    "REGISTERED",
-    "TOPIC",
-    "TYPE",
     "WRITTEN_FORMAT",
     "Add",
     "Column",

@@ -14,6 +14,7 @@ from catalog import Evolution, HeadFile, LiveFile, Pinned, TableState
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.ledger_keys import PROMOTED, REGISTERED, TOPIC, TYPE
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.retention import Retention
 from lakehouse_ingest.tables.explaining import (
@@ -27,9 +28,6 @@ from lakehouse_ingest.tables.explaining import (
     with_advice,
 )
 from lakehouse_ingest.tables.places import (
-    REGISTERED,
-    TOPIC,
-    TYPE,
     Known,
     Place,
     Registered,
@@ -146,7 +144,7 @@ class Lake:
         """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
 
         def decide(state: TableState) -> Mapping[str, str]:
-            return {**ledger.as_it_was(self.seen(state).carried), f"{ledger.PREFIX}promoted": why}
+            return {**ledger.as_it_was(self.seen(state).carried), PROMOTED: why}
 
         with explained():
             return catalog.rewrite_rows(self._lake, table, holding, change, decide)[1]

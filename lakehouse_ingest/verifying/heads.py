@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import NeedsOperator
-from lakehouse_ingest.ledger import MARK, PREFIX
+from lakehouse_ingest.ledger_keys import MARK, TOKEN
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.tables import FileMissing, HeadFile, Known, Lake, Pinned, Registered
 from lakehouse_ingest.verifying.findings import Findings, Kind
@@ -92,7 +92,7 @@ class Inspector:
         own: list[HeadFile] = []
         others: list[HeadFile] = []
         for file in files:
-            token = snapshots[file.snapshot].summary.get(f"{PREFIX}token", "") if file.snapshot in snapshots else ""
+            token = snapshots[file.snapshot].summary.get(TOKEN, "") if file.snapshot in snapshots else ""
             (own if not token or token.rsplit("/", 3)[0] == self.pipeline else others).append(file)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             there = threads.map(lambda file: self.lake.has_file(pinned, file.path), others)

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError
-from lakehouse_ingest.ledger import PREFIX, Mark
+from lakehouse_ingest.ledger import Mark
+from lakehouse_ingest.ledger_keys import TOKEN
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.sources.logs import Log, Logged
@@ -136,7 +137,7 @@ class History:
             main = {each.id for each in pinned.state.ancestors()}
             for each in pinned.state.snapshots.values():
                 mark = ledger.from_summary(each.summary, self._pipeline)
-                if mark and each.summary.get(f"{PREFIX}token") == str(mark.token):
+                if mark and each.summary.get(TOKEN) == str(mark.token):
                     found.append((pinned.state.name, each.id, each.id in main, mark))
         return found
 
@@ -147,7 +148,7 @@ class History:
             (pinned.state.name, each.id)
             for pinned in self._tables
             for each in pinned.state.ancestors()
-            if each.summary.get("operation") in ("delete", "overwrite") and f"{PREFIX}token" not in each.summary
+            if each.summary.get("operation") in ("delete", "overwrite") and TOKEN not in each.summary
         ]
 
 

@@ -20,7 +20,8 @@ from lakehouse_ingest import ledger
 from lakehouse_ingest import stream as streams
 from lakehouse_ingest.batch_record import BatchRecord, Landed
 from lakehouse_ingest.errors import Superseded, TryAgain
-from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger_keys import MARK
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.session import LAKE
 from lakehouse_ingest.sources.kafka import Kafka

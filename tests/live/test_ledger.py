@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import ledger
+from lakehouse_ingest import ledger, ledger_keys
 from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger_keys import MARK
 from lakehouse_ingest.maintenance.expire import expire
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.retention import Retention, is_due
@@ -371,7 +372,7 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     """Each of its summaries carries what all streams have to say; so fewer of them are kept than the setting allows."""
     name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
     retention = Retention(100)
-    extra = {f"{ledger.HEADS}s{number}": ledger.heads_text(heads) for number in range(20)}
+    extra = {f"{ledger_keys.HEADS}s{number}": ledger.heads_text(heads) for number in range(20)}
     lake = Lake(connection_to(bench.uri), topic, retention=lambda _: retention)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),)))

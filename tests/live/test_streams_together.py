@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakehouse_ingest.ledger import MARK, Mark, SourceIdentity
+from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger_keys import MARK
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, Turns

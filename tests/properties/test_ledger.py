@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakehouse_ingest import ledger
+from lakehouse_ingest import ledger, ledger_keys
 from lakehouse_ingest.errors import LedgerUnclear
-from lakehouse_ingest.ledger import FORMAT, MARK, Mark, SourceIdentity, batch_range, highest
+from lakehouse_ingest.ledger import FORMAT, Mark, SourceIdentity, batch_range, highest
+from lakehouse_ingest.ledger_keys import MARK, TOKEN
 from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, Range, Token, TopicPartition
 from lakehouse_ingest.starting import begin, complete, uncertain
@@ -57,7 +58,7 @@ def test_a_fence_says_all_that_was_known_and_nothing_new(landings: list[tuple[st
     history: list[dict[str, str]] = []
     for batch, (pipeline, reached, is_record) in enumerate(landings):
         landed = Mark(Token(pipeline, 1, 1, batch), SourceIdentity(), {}, {("t", 0): reached}, {})
-        heads = {f"{ledger.HEADS}{pipeline}": ledger.heads_text({"n.t": (1, batch)})} if is_record else {}
+        heads = {f"{ledger_keys.HEADS}{pipeline}": ledger.heads_text({"n.t": (1, batch)})} if is_record else {}
         history.insert(0, {**ledger.to_summary(landed, ledger.carried(history)), **heads})
     fenced = ledger.fence(history, "p", 2)
     for pipeline in "pq":
@@ -65,7 +66,7 @@ def test_a_fence_says_all_that_was_known_and_nothing_new(landings: list[tuple[st
         assert (before is None) == (after is None)
         assert before is None or (after is not None and after.token == before.token)
         assert ledger.heads([fenced], pipeline) == ledger.heads(history, pipeline)
-    assert f"{ledger.PREFIX}token" not in fenced
+    assert TOKEN not in fenced
 
 
 @given(OFFSETS, TOKENS)
@@ -132,20 +133,20 @@ def test_a_commit_carries_the_other_pipelines_marks_verbatim(mark: Mark, others:
     """Even marks in a format of the future: they are nobody's business but their pipeline's."""
     carried = {
         **{f"{MARK}{name}": text for name, text in others.items()},
-        **{f"{ledger.SETTINGS}{name}": text for name, text in others.items()},
+        **{f"{ledger_keys.SETTINGS}{name}": text for name, text in others.items()},
         "added-records": "5",
-        f"{ledger.PREFIX}token": "of somebody else",
+        TOKEN: "of somebody else",
     }
     summary = ledger.to_summary(mark, carried)
     own = mark.token.pipeline
     assert {key: text for key, text in summary.items() if key.startswith(MARK) and key != f"{MARK}{own}"} == {
         f"{MARK}{name}": text for name, text in others.items() if name != own
     }
-    assert {key: text for key, text in summary.items() if key.startswith(ledger.SETTINGS)} == {
-        f"{ledger.SETTINGS}{name}": text for name, text in others.items()
+    assert {key: text for key, text in summary.items() if key.startswith(ledger_keys.SETTINGS)} == {
+        f"{ledger_keys.SETTINGS}{name}": text for name, text in others.items()
     }
     assert "added-records" not in summary
-    assert summary[f"{ledger.PREFIX}token"] == str(mark.token)
+    assert summary[TOKEN] == str(mark.token)
     found = ledger.from_summary(summary, own)
     assert found is not None
     assert same(found, mark)

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest import ledger
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import BadRecord, TableChanged, TryAgain
 from lakehouse_ingest.ledger import Mark, SourceIdentity
+from lakehouse_ingest.ledger_keys import TOKEN
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.records import Offsets, Range
 from lakehouse_ingest.settings import Settings
@@ -377,7 +377,7 @@ class World:
             for snapshot in map(table.snapshot_by_id, self.reader.main(name)):
                 summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
                 if rows := int(summary.get("added-records", 0)):
-                    found[summary[f"{ledger.PREFIX}token"], name == DEAD] += rows
+                    found[summary[TOKEN], name == DEAD] += rows
         return found
 
 

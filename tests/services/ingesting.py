@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.catalog_access import connection_of, spark_properties
-from lakehouse_ingest.ledger import MARK
+from lakehouse_ingest.ledger_keys import MARK
 from lakehouse_ingest.observing import Watch
 from lakehouse_ingest.pipeline import Pipeline
 from lakehouse_ingest.session import LAKE, close_catalog

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest import ledger
+from lakehouse_ingest import ledger, ledger_keys
 from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger import FORMAT, Mark, SourceIdentity
 from lakehouse_ingest.records import Token
@@ -43,7 +43,7 @@ def test_a_mark_made_to_explode_is_refused_before_it_does(which: str) -> None:
         with pytest.raises(LedgerUnclear, match="can't be read"):
             ledger.decode(text)
         with pytest.raises(LedgerUnclear):
-            ledger.heads([{f"{ledger.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
+            ledger.heads([{f"{ledger_keys.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

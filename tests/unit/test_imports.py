@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("lakehouse_ingest", "catalog", "telemetry")
 
 # Words that every stage may use.
-SHARED = {"errors", "fail_points", "records", "settings"}
+SHARED = {"errors", "fail_points", "ledger_keys", "records", "settings"}
 # Every module has one place: on the street, in what it stands on, or among those that drive it. The street, stage by
 # stage, each with the siblings it may import: only words that lie before it.
 STREET: dict[str, set[str]] = {
@@ -37,6 +37,7 @@ GROUND: dict[str, set[str]] = {
     "terminal": {"printable"},
     "errors": {"printable"},
     "fail_points": set(),
+    "ledger_keys": set(),
     "records": set(),
     "settings": set(),
     "hiding": set(),

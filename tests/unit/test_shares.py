@@ -6,7 +6,8 @@ import pytest
 
 from lakehouse_ingest import shares
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
-from lakehouse_ingest.ledger import SETTINGS, Mark, SourceIdentity, highest, to_summary
+from lakehouse_ingest.ledger import Mark, SourceIdentity, highest, to_summary
+from lakehouse_ingest.ledger_keys import SETTINGS
 from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import SourceSettings

@@ -15,7 +15,8 @@ from lakehouse_ingest import batch
 from lakehouse_ingest.accounting import LANDED, Tally
 from lakehouse_ingest.batch import Staged, Street
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import SETTINGS, Mark, SourceIdentity, to_summary
+from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
+from lakehouse_ingest.ledger_keys import SETTINGS
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.stream import _refuse_others

@@ -11,12 +11,13 @@ from lakehouse_ingest import sorting, stream_tables
 from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.ledger_keys import TYPE
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.routing import Route
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
 from lakehouse_ingest.table_keeper import Landing, TableKeeper
-from lakehouse_ingest.tables import TYPE, Column, Lake, Place, Registered, TableState
+from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState
 from lakehouse_ingest.writers.iceberg import FileOptions
 from tests.services.schemas import table_of
 
