@@ -15,12 +15,9 @@ from requests import Session
 from catalog.attempts import patiently
 from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_code, without_location_provider
 from catalog.errors import Denied, Refused, Unreachable, translated
-from catalog.specs import Connection, TableState
+from catalog.specs import HIDDEN_KEYS, Connection, TableState
 from catalog.states import state_of
 
-_SECRET = re.compile(
-    r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."
-)
 _SHORTEST_SECRET = 4
 _DELEGATION = "X-Iceberg-Access-Delegation"
 _LOADS = 3
@@ -33,11 +30,16 @@ class Lake:
     `connect` makes one of a REST catalog; any other of pyiceberg's will do as well.
     """
 
-    def __init__(self, pyiceberg: Catalog, settled: Callable[[str], None] = lambda _table: None) -> None:
+    def __init__(
+        self,
+        pyiceberg: Catalog,
+        settled: Callable[[str], None] = lambda _table: None,
+        hidden_keys: str = HIDDEN_KEYS,
+    ) -> None:
         self.pyiceberg = pyiceberg
         self.settled = settled  # told of each commit without a true answer that was found to have landed
         # Read at the end of connecting: a server may hand out credentials in its own configuration.
-        self._secrets = secrets_in(pyiceberg.properties)
+        self._secrets = secrets_in(pyiceberg.properties, hidden_keys)
         self._let_in = False
 
     def __repr__(self) -> str:
@@ -85,8 +87,9 @@ class Lake:
 def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> Lake:
     """Reach the catalog and read its configuration; Unreachable or Denied where that fails."""
     properties = {**connection.properties, **({TOKEN: connection.token} if connection.token else {})}
-    with _asked_who(properties), translated(f"connecting to {_shown(connection.uri)}", secrets_in(properties)):
-        return Lake(_LimitedRestCatalog(connection), settled)
+    secrets = secrets_in(properties, connection.hidden_keys)
+    with _asked_who(properties), translated(f"connecting to {_shown(connection.uri)}", secrets):
+        return Lake(_LimitedRestCatalog(connection), settled, connection.hidden_keys)
 
 
 def identifier_of(name: str) -> tuple[str, ...]:
@@ -97,9 +100,9 @@ def identifier_of(name: str) -> tuple[str, ...]:
     return parts
 
 
-def secrets_in(properties: Mapping[str, object]) -> frozenset[str]:
+def secrets_in(properties: Mapping[str, object], hidden_keys: str) -> frozenset[str]:
     """Give the values that must not be shown; of `id:secret` also the part after the colon."""
-    values = {str(value) for key, value in properties.items() if value and _SECRET.search(key)}
+    values = {str(value) for key, value in properties.items() if value and re.search(hidden_keys, key)}
     parts = {value.partition(":")[2] for value in values} | {value.rpartition(" ")[2] for value in values}
     return frozenset(value for value in values | parts if len(value) >= _SHORTEST_SECRET)
 

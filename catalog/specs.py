@@ -14,6 +14,8 @@ _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
 _UNDERSTOOD = "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
 _HIDDEN = "***"
+# Words within the keys of properties whose values are secrets; who knows of more hands over a longer list.
+HIDDEN_KEYS = r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Connection:
     properties: Mapping[str, str] = field(default_factory=dict)
     connect_timeout: float = 5.0
     read_timeout: float = 60.0
+    hidden_keys: str = field(default=HIDDEN_KEYS, repr=False)  # a regular expression
 
     def __repr__(self) -> str:
         # A URI may carry user and password, and any property may be a credential.

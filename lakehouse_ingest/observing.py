@@ -17,10 +17,10 @@ import telemetry
 from lakehouse_ingest import conventions
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.health import Board, State
-from lakehouse_ingest.hiding import secrets_of
 from lakehouse_ingest.history import History, Told
 from lakehouse_ingest.printable import all_printable
 from lakehouse_ingest.settings import HealthSettings, Settings
+from lakehouse_ingest.settings.secret_keys import WORDS, secrets_of
 from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
 
 __all__ = ["Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
@@ -291,6 +291,7 @@ def _shown(error: BaseException) -> str:
 def watch(settings: Settings, *, instance: str = "") -> Watch:
     """Logs configured and telemetry started as the settings say. Without a name an instance has one of this process."""
     telemetry.configure_logs(telemetry.LogSettings(settings.log.level, settings.log.format))
+    telemetry.mask_names(WORDS)
     for secret in secrets_of(settings):
         telemetry.mask(secret)
     wanted = settings.telemetry

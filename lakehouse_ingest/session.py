@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 
 from lakehouse_ingest.class_data import java_options
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.hiding import HIDDEN_KEYS
 from lakehouse_ingest.names import quoted
 from lakehouse_ingest.network import java_properties, tell
 from lakehouse_ingest.settings import SparkSettings
+from lakehouse_ingest.settings.secret_keys import HIDDEN_KEYS
 from lakehouse_ingest.settings.spark_options import CATALOG, RELIED_ON
 from lakehouse_ingest.spark_errors import sentence
 

@@ -17,7 +17,7 @@ from lakehouse_ingest.ledger_keys import MARK, SETTINGS
 from lakehouse_ingest.questions import SourceNow
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.settings.values import ANY_TOPIC
+from lakehouse_ingest.settings.field_types import ANY_TOPIC
 from lakehouse_ingest.tables import Place
 
 

@@ -13,7 +13,7 @@ from telemetry.events import Events
 from telemetry.instruments import INSTRUMENTS, Instrument, UnknownInstrument
 from telemetry.logs import configure as configure_logs
 from telemetry.logs import set_level
-from telemetry.masking import mask, masked_text
+from telemetry.masking import mask, mask_names, masked_text
 from telemetry.serving import Answer, Pages, as_json
 from telemetry.settings import LogSettings, TelemetrySettings
 from telemetry.spans import Span, carried, current
@@ -37,6 +37,7 @@ __all__ = [
     "configure_logs",
     "current",
     "mask",
+    "mask_names",
     "masked_text",
     "metrics",
     "metrics_page",

@@ -28,7 +28,7 @@ from lakehouse_ingest.java import find_java, version
 from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import session, spark_name
 from lakehouse_ingest.settings import CatalogSettings, Loaded, Settings, StreamSettings
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_keys import without_login
 from lakehouse_ingest.spark_errors import sentence
 from lakehouse_ingest.stream_tables import foretold
 from lakehouse_ingest.tables import Lake

@@ -28,7 +28,7 @@ from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.session import session
 from lakehouse_ingest.settings import Settings, foreign
 from lakehouse_ingest.settings.named_code import refuse_code
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_keys import without_login
 from lakehouse_ingest.signals import on_hangup, stopping, terminable
 from lakehouse_ingest.transforms import Transform
 

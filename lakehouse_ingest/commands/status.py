@@ -21,7 +21,7 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.scratch import scratch_folder
 from lakehouse_ingest.settings import CatalogSettings, Settings, StreamSettings
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_keys import without_login
 from lakehouse_ingest.standing import BatchStanding, PartitionStanding, StreamStanding, standing
 from lakehouse_ingest.tables import Lake
 from lakehouse_ingest.terminal import Terminal, say

@@ -21,7 +21,7 @@ from lakehouse_ingest.catalog_access import connection_of
 from lakehouse_ingest.commands.status import reached
 from lakehouse_ingest.observing import Watch, pushing
 from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_keys import without_login
 from lakehouse_ingest.sources import Source
 from lakehouse_ingest.tables import Lake
 from lakehouse_ingest.terminal import Terminal, say

@@ -1,6 +1,7 @@
 """Every setting there is, read off the models: its kind, its default, what it is for; and a file with all of them."""
 
 import json
+import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,25 +11,27 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from lakehouse_ingest.settings import values
-from lakehouse_ingest.settings.lines import Where
+from lakehouse_ingest.settings import field_types
+from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
+from lakehouse_ingest.settings.secret_keys import HIDDEN, without_login
 
 # By the function that reads it, what a person may write.
 WRITTEN = {
-    values.seconds: "duration",
-    values.size: "size",
-    values.word: "word",
-    values.identifier: "name",
-    values.dotted: "name, dots between",
-    values.regex: "regular expression",
-    values.template: "name or template",
-    values.secret: "secret",
-    values.pem: "PEM or file",
-    values.start: "earliest | latest | time | offsets",
-    values.positions: "offsets",
-    values.chosen_partitions: "partitions by topic",
+    field_types.seconds: "duration",
+    field_types.size: "size",
+    field_types.word: "word",
+    field_types.identifier: "name",
+    field_types.dotted: "name, dots between",
+    field_types.regex: "regular expression",
+    field_types.template: "name or template",
+    field_types.secret: "secret",
+    field_types.pem: "PEM or file",
+    field_types.start: "earliest | latest | time | offsets",
+    field_types.positions: "offsets",
+    field_types.chosen_partitions: "partitions by topic",
 }
+WIDTH = 110  # of the remarks in an example
 PLAIN = {str: "text", int: "number", bool: "true | false", float: "number", Path: "folder", SecretStr: "secret"}
 
 
@@ -104,11 +107,11 @@ def _plain(default: Any, field: FieldInfo) -> Any:
 
 def _duration(seconds: float) -> str:
     unit = "m" if seconds and seconds % 60 == 0 else "s"
-    return f"{seconds / values.UNITS[unit]:g}{unit}"
+    return f"{seconds / field_types.UNITS[unit]:g}{unit}"
 
 
 def _size(count: int) -> str:
-    return next(f"{count // size}{unit}" for unit, size in reversed(values.SIZES.items()) if count % size == 0)
+    return next(f"{count // size}{unit}" for unit, size in reversed(field_types.SIZES.items()) if count % size == 0)
 
 
 def _kind(field: FieldInfo) -> str:
@@ -149,18 +152,23 @@ def _values(value: object, where: Where) -> Iterator[tuple[Where, object]]:
             for number, each in enumerate(value):
                 yield from _values(each, (*where, number))
         case Mapping() if where[-1] in ("options", "properties", "headers"):
-            yield where, dict.fromkeys(value, values.HIDDEN)
+            yield where, dict.fromkeys(value, HIDDEN)
         case _:
-            yield where, values.without_login(value)
+            yield where, without_login(value)
 
 
 # -- a file with all of it ----------------------------------------------------------------------------------
 
 
+HEAD = """\
+# Every setting with its default. A setting without a default is commented out, as #key without a space.
+"""
+
+
 def example(form: Literal["toml", "yaml"]) -> str:
-    """A file with every setting as it is without a file; what has no default is a remark."""
+    """A file with every setting as it is without a file; a setting without a default is commented out."""
     lines = _toml(Settings, ()) if form == "toml" else _yaml(Settings, ())
-    return "\n".join(["# Every setting with its default. What has none is a remark: #key without a space.", *lines, ""])
+    return HEAD + "\n".join([*lines, ""])
 
 
 def _toml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
@@ -184,7 +192,7 @@ def _yaml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _lines(entry: Entry, text: str) -> Iterator[str]:
-    yield f"# {entry.description}"
+    yield from textwrap.wrap(entry.description, WIDTH, initial_indent="# ", subsequent_indent="# ")
     yield f"#{text}" if entry.is_remark else text
 
 

@@ -9,7 +9,8 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.jars import ensure
 from lakehouse_ingest.network import s3_properties
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.settings.values import given, revealed
+from lakehouse_ingest.settings.field_types import given
+from lakehouse_ingest.settings.secret_keys import revealed
 
 # AWS's client can't do without a region, and a store that is not AWS does not ask for one.
 ANY_REGION = "us-east-1"

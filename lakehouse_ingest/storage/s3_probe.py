@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import S3Settings
-from lakehouse_ingest.settings.values import revealed
+from lakehouse_ingest.settings.secret_keys import revealed
 from lakehouse_ingest.storage.s3 import ANY_REGION, BY_CODE
 
 PATIENCE_S = 10

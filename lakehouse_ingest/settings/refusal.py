@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lakehouse_ingest.settings.lines import Where
+from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
+from lakehouse_ingest.settings.secret_keys import is_secret
 
 SHOWN = 40  # characters of a value
 
@@ -36,12 +37,6 @@ def sentence(refusal: ValidationError, merged: Mapping[str, Any], origin: Callab
     is_section = problem["type"].startswith(("model", "dict"))
     shown = "" if is_section or is_secret(name) else _shown(problem["input"])
     return f"the setting {named} {_expectation(problem['msg'])}{shown}"
-
-
-def is_secret(where: str) -> bool:
-    return bool(
-        re.search(r"token\b|password|secret|credential|headers|properties|options|_key|\.key|certificate|\bca\b", where)
-    )
 
 
 def _shown(value: object) -> str:

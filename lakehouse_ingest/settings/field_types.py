@@ -4,14 +4,13 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, SecretStr
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-HIDDEN = "**********"  # as pydantic writes a secret
 LONGEST_S = 10.0**9  # what waits can wait for
 ANY_TOPIC = ""  # in a map of offsets: every topic that it does not name
 PEM = "-----BEGIN "
@@ -108,10 +107,6 @@ def pem(value: object) -> object:
     return found
 
 
-def revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
-
-
 def given(properties: Mapping[str, str | None]) -> dict[str, str]:
     """Without what the settings leave out."""
     return {key: value for key, value in properties.items() if value is not None}
@@ -190,10 +185,6 @@ def _are_partitions(numbers: object) -> bool:
     if not isinstance(numbers, list | tuple) or not numbers or len(set(map(str, numbers))) < len(numbers):
         return False
     return all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in numbers)
-
-
-def without_login(value: Any) -> Any:
-    return re.sub(r"(?<=://)[^/@\s]+@", f"{HIDDEN}@", value) if isinstance(value, str) else value
 
 
 Seconds = Annotated[float, BeforeValidator(seconds)]

@@ -17,10 +17,10 @@ import yaml
 from pydantic import ValidationError
 
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.settings import lines
-from lakehouse_ingest.settings.lines import Where
+from lakehouse_ingest.settings import line_numbers
+from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
-from lakehouse_ingest.settings.refusing import sentence
+from lakehouse_ingest.settings.refusal import sentence
 
 PREFIX = "LAKEHOUSE_INGEST_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
@@ -215,7 +215,7 @@ def from_file(path: Path) -> Layer:
     try:
         text = path.read_text(encoding="utf-8-sig")
         found = readers[path.suffix](text)
-        at = lines.of_toml(text) if path.suffix == ".toml" else lines.of_yaml(text)
+        at = line_numbers.of_toml(text) if path.suffix == ".toml" else line_numbers.of_yaml(text)
     except OSError as failure:
         raise SettingsRefused(f"the settings file {path} can't be read: {failure.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
