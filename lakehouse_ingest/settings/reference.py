@@ -60,13 +60,14 @@ class Entry:
 
 def entries(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> Iterator[Entry]:
     """A section's own settings, and after them the sections in it with theirs: the order that TOML wants."""
-    for entry in _of(model, path):
+    for entry in fields_of(model, path):
         yield entry
         if entry.model:
             yield from entries(entry.model, entry.path)
 
 
-def _of(model: type[BaseModel], path: tuple[str, ...]) -> list[Entry]:
+def fields_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> list[Entry]:
+    """The settings of a section, and after them the sections in it."""
     found = [_entry((*path, name), field) for name, field in model.model_fields.items()]
     return sorted(found, key=lambda entry: entry.model is not None)
 
@@ -172,7 +173,7 @@ def example(form: Literal["toml", "yaml"]) -> str:
 
 
 def _toml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
-    for entry in _of(model, path):
+    for entry in fields_of(model, path):
         if entry.model:
             yield from ("", f"[[{entry.name}]]" if entry.several else f"[{entry.name}]")
             yield from _toml(entry.model, entry.path)
@@ -181,7 +182,7 @@ def _toml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _yaml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
-    for entry in _of(model, path):
+    for entry in fields_of(model, path):
         if not entry.model:
             yield from _lines(entry, f"{entry.path[-1]}: {json.dumps(entry.sample, ensure_ascii=False)}")
             continue

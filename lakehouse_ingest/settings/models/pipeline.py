@@ -101,10 +101,10 @@ class Settings(SettingsModel):
             setting := next((key for key, at in named.items() if isinstance(at, Mapping) and ANY_TOPIC in at), "")
         ):
             raise ValueError(
-                f"should name the topics in `source.{setting}`: with a `topic_pattern` others may come later"
+                f"should name the topics in `source.{setting}`: with a `topic_pattern`, more topics may appear later"
             )
         return self
 
     def identity_of(self, stream: StreamSettings) -> str:
-        """A stream's name in the ledger."""
+        """The ledger name of a stream."""
         return f"{self.name}-{stream.name}" if stream.name else self.name

@@ -83,7 +83,7 @@ class StreamSettings(SettingsModel):
 
     @property
     def known_as(self) -> str:
-        """By people; not its name in the ledger."""
+        """Its name for people; the ledger name is another one."""
         return self.name or self.topic_pattern or ",".join(self.topics)
 
     @model_validator(mode="after")
@@ -97,29 +97,29 @@ class StreamSettings(SettingsModel):
         needs_types = [each.table for each in self.tables if each.types or "{type}" in each.table]
         if (needs_types or self.keep_types) and not self.type_from:
             raise ValueError(
-                "should say with `type_from` where a record's type is found, for "
+                "should set `type_from`, which says where a record holds its type; it is needed for "
                 + (f"the table {needs_types[0]}" if needs_types else "`keep_types`")
             )
         named = [each.table for each in self.tables if "{" not in each.table]
         if twice := next((name for name in named if named.count(name) > 1), None):
-            raise ValueError(f"should name the table {twice} once, with all its `topics` and `types`")
+            raise ValueError(f"should name the table {twice} once, with all of its `topics` and `types`")
         return self
 
     @model_validator(mode="after")
     def _leads_to_a_table_by_one_entry(self) -> Self:
-        """Two entries may share a template as long as what it is filled with tells their tables apart."""
+        """Two entries may share a template as long as they never fill it to the same name."""
         for earlier, later in combinations(self.tables, 2):
             if earlier.table.casefold() == later.table.casefold() and _meet(earlier, later):
                 raise ValueError(
-                    f"should lead to a table of {later.table} by one entry, with all its `topics` and `types`; two of"
-                    " them take records for the same one"
+                    f"should have one entry for the table {later.table}, with all of its `topics` and `types`; two"
+                    " entries take records for it"
                 )
         return self
 
 
 def _meet(earlier: TableSettings, later: TableSettings) -> bool:
-    """Whether records that the earlier entry leaves to the later one may go to a table of the earlier one's."""
-    # Where an entry names none it takes all.
+    """Whether a record that the earlier entry leaves to the later one may get a table of the earlier entry."""
+    # An entry that names none takes all.
     taken = {"{topic}": (earlier.topics, later.topics), "{type}": (earlier.types, later.types)}
     named = [both for each, both in taken.items() if each in later.table]
     others = [both for each, both in taken.items() if each not in later.table]
@@ -129,13 +129,13 @@ def _meet(earlier: TableSettings, later: TableSettings) -> bool:
 
 
 def told_apart(streams: tuple[StreamSettings, ...]) -> tuple[StreamSettings, ...]:
-    # The one without a name has the pipeline's: so a second stream changes nothing for the first.
+    # A stream without a name has the pipeline's, so that adding a second stream changes nothing for the first.
     names = [stream.name for stream in streams]
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise ValueError(f"should have a name each, and {twice} is there twice")
+        raise ValueError(f"should have different names, and {twice} is there twice")
     if names.count(None) > 1:
-        raise ValueError("should have a `name` each, but for one of them")
+        raise ValueError("should each have a `name`, except one of them")
     known = [stream.known_as for stream in streams]
     if twice := next((name for name in known if known.count(name) > 1), ""):
-        raise ValueError(f"should be told apart, and {twice} is the `name` of one and the topic of another")
+        raise ValueError(f"should have different names, and {twice} is the `name` of one and the topic of another")
     return streams

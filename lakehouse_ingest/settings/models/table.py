@@ -115,12 +115,13 @@ class TableSettings(SettingsModel):
     def _declared_columns_do_not_follow(self) -> Self:
         if self.columns and self.contract in ("evolve", "widen"):
             raise ValueError(
-                f"should have no contract {self.contract} with declared `columns`, only freeze or refuse; `hints` give"
-                " types to columns that follow the data"
+                f"should not combine the contract {self.contract} with declared `columns`, which allow only freeze or"
+                " refuse; to give types to inferred columns use `hints`"
             )
         if self.columns and self.contract is None and (self.contracts or self.rescue):
             raise ValueError(
-                "should say with `contract`, freeze or refuse, what becomes of other fields than the `columns`"
+                "should set `contract` to freeze or refuse: with declared `columns` it says what happens to other"
+                " fields"
             )
         return self
 
@@ -129,18 +130,18 @@ class TableSettings(SettingsModel):
     def _can_be_begun(cls, properties: Mapping[str, str]) -> Mapping[str, str]:
         if properties.get("format-version", "2") not in ("1", "2"):
             raise ValueError(
-                "should have format-version 1 or 2: a table of a later one is fed where another engine has made it,"
-                " with a first row"
+                "should have format-version 1 or 2; a table of a later version is supported only if another engine has"
+                " created it and written its first row"
             )
         return properties
 
     @property
     def rules(self) -> set[Rule]:
-        """All that are in force anywhere in the table."""
+        """All rules that hold anywhere in the table."""
         return {self.contract or "evolve", *self.contracts.values()}
 
     def keeps(self, rule: Rule) -> bool:
-        """Whether what has no place in the columns is rescued."""
+        """Whether values without a column are rescued."""
         return rule in ("widen", "freeze") or (rule == "evolve" and self.rescue)
 
     @property
