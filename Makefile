@@ -14,7 +14,7 @@ help:
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
 	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
 	@echo "make readers    what we write, read back by Trino and ClickHouse as well (720 MB to fetch, Java 24 or later); the matrix"
-	@echo "make check      ruff, formatting, mypy"
+	@echo "make check      ruff, formatting, mypy, and who may import whom"
 	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
 	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
@@ -78,6 +78,7 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: install
 	$(BIN)/ruff check --fix .

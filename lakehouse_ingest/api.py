@@ -4,15 +4,14 @@ import os
 from pathlib import Path
 from threading import Event
 
-from lakehouse_ingest.commands.plan import foreseen
-from lakehouse_ingest.commands.run import opened
-from lakehouse_ingest.commands.status import Found, look
-from lakehouse_ingest.commands.verify import Verified, prove
-from lakehouse_ingest.jars import jars_folder_from
-from lakehouse_ingest.network import reach_this_machine
-from lakehouse_ingest.rehearsing import Foresight
+from lakehouse_ingest.environment.jars import jars_folder_from
+from lakehouse_ingest.environment.proxies import reach_this_machine
+from lakehouse_ingest.operations.status import Found, look
+from lakehouse_ingest.operations.verify.streams import Verified, prove
+from lakehouse_ingest.pipeline.assembly import foreseen, opened
+from lakehouse_ingest.pipeline.dry_run import Foresight
 from lakehouse_ingest.settings import Settings, load_settings
-from lakehouse_ingest.transforms import Transform, set_aside
+from lakehouse_ingest.stages.transforms import Transform, set_aside
 
 __all__ = [
     "Foresight",

@@ -1,7 +1,8 @@
 """The words that all stages share: the columns of a frame, and the values that describe a batch."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 # The columns that travel down the street beside the decoded fields.
@@ -81,3 +82,36 @@ class Receipt:
     files: int = 0
     schema: int | None = None
     size: int = 0  # bytes of the files
+
+
+AGAIN = "~"  # between a topic's id and the generation in which its log was begun again
+
+
+@dataclass(frozen=True)
+class SourceIdentity:
+    """A topic's name can be given again; its id and its cluster's can't."""
+
+    cluster: str = ""
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+    def log(self, topic: str) -> str:
+        """A short name of the very log, as every row carries it: where a topic of the same name is another one, in
+        another cluster or after it was made anew, its offsets are others too."""
+        known = "\n".join((self.cluster, self.topics.get(topic, ""), topic))
+        return hashlib.sha256(known.encode()).hexdigest()[:12]
+
+    def known_as(self, before: Mapping[str, str]) -> "SourceIdentity":
+        """The same logs under the ids that they have in the ledger, and with those that are not read now."""
+        again = {
+            topic: known for topic, now in self.topics.items() if is_same_topic(known := before.get(topic, ""), now)
+        }
+        return SourceIdentity(self.cluster, {**before, **self.topics, **again})
+
+
+def begun_again(topic_id: str, generation: int) -> str:
+    """The id of a topic that is still the same, while its offsets from some point on mean other records."""
+    return f"{topic_id.partition(AGAIN)[0]}{AGAIN}{generation}"
+
+
+def is_same_topic(before: str, now: str) -> bool:
+    return bool(before) and before.partition(AGAIN)[0] == now

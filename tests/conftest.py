@@ -10,14 +10,14 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.catalog_access import spark_properties
-from lakehouse_ingest.class_data import prepare
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.jars import ensure, jars_folder_from
-from lakehouse_ingest.java import find_java
-from lakehouse_ingest.session import session
+from lakehouse_ingest.environment.class_archive import prepare
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.jars import ensure, jars_folder_from
+from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, SparkSettings
+from lakehouse_ingest.tables.clients import spark_properties
 from tests.services.doors import in_settings, known
 from tests.services.engines import engines
 from tests.services.ingesting import Bench

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from lakehouse_ingest.settings import field_types
 from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
-from lakehouse_ingest.settings.secret_keys import HIDDEN, without_login
+from lakehouse_ingest.settings.secret_words import HIDDEN, without_login
 
 # By the function that reads it, what a person may write.
 WRITTEN = {

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
-from lakehouse_ingest.settings.secret_keys import is_secret
+from lakehouse_ingest.settings.secret_words import is_secret
 
 SHOWN = 40  # characters of a value
 # By pydantic's type of error, where its own words are those of a programmer.

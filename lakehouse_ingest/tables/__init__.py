@@ -26,11 +26,11 @@ from catalog import (
     fields_of,
     same_partitions,
 )
-from lakehouse_ingest.tables.explaining import unmade
+from lakehouse_ingest.tables.dry_run import RehearsedLake
+from lakehouse_ingest.tables.errors import unmade
 from lakehouse_ingest.tables.lake import FOLLOW, Lake
-from lakehouse_ingest.tables.places import Known, Place, Registered, newest_generation
+from lakehouse_ingest.tables.position import Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
-from lakehouse_ingest.tables.rehearsed import RehearsedLake
 from lakehouse_ingest.tables.turns import Turns
 
 # The values that cross this door.

@@ -11,13 +11,12 @@ import pyarrow as pa
 
 import catalog
 from catalog import Evolution, HeadFile, LiveFile, Pinned, TableState
-from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
-from lakehouse_ingest.ledger import Mark
-from lakehouse_ingest.ledger_keys import PROMOTED, REGISTERED, TOPIC, TYPE
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import PROMOTED, REGISTERED, TOPIC, TYPE
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.retention import Retention
-from lakehouse_ingest.tables.explaining import (
+from lakehouse_ingest.tables.errors import (
     CREATE,
     URI,
     EpochTaken,
@@ -27,14 +26,9 @@ from lakehouse_ingest.tables.explaining import (
     superseded,
     with_advice,
 )
-from lakehouse_ingest.tables.places import (
-    Known,
-    Place,
-    Registered,
-    has_landed,
-    newest_epoch,
-)
+from lakehouse_ingest.tables.position import Known, Place, Registered, has_landed, newest_epoch
 from lakehouse_ingest.tables.publishing import WAYS, Refused, Target
+from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 
 CLAIM_TRIES = 8
@@ -144,7 +138,7 @@ class Lake:
         """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
 
         def decide(state: TableState) -> Mapping[str, str]:
-            return {**ledger.as_it_was(self.seen(state).carried), PROMOTED: why}
+            return {**marks.as_it_was(self.seen(state).carried), PROMOTED: why}
 
         with explained():
             return catalog.rewrite_rows(self._lake, table, holding, change, decide)[1]
@@ -250,13 +244,13 @@ class Lake:
                 tables[name] = Registered(state.uuid, state.properties.get(TOPIC, ""), state.properties.get(TYPE, ""))
         return Known(tables, unread)
 
-    def heads(self, record: str) -> dict[str, ledger.Head]:
+    def heads(self, record: str) -> dict[str, marks.Head]:
         """The last landing in each table, as the batch record has it."""
         state = self.find(record)
         return self.heads_in(state) if state else {}
 
-    def heads_in(self, record: TableState) -> dict[str, ledger.Head]:
-        return ledger.heads((each.summary for each in record.ancestors()), self._pipeline)
+    def heads_in(self, record: TableState) -> dict[str, marks.Head]:
+        return marks.heads((each.summary for each in record.ancestors()), self._pipeline)
 
     def _registered_as(self, table: str) -> str:
         return f"{REGISTERED}{self._pipeline}.{table}"
@@ -351,4 +345,4 @@ class Lake:
     def append_beside(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Likewise, by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
         with explained():
-            catalog.append_onto(self._lake, table, rows, lambda state: ledger.as_it_was(self.seen(state).carried))
+            catalog.append_onto(self._lake, table, rows, lambda state: marks.as_it_was(self.seen(state).carried))

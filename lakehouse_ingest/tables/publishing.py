@@ -20,14 +20,14 @@ from typing import Protocol
 
 import catalog
 from catalog import TableState
-from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import Mark
-from lakehouse_ingest.ledger_keys import EPOCH, STAGES_UNSEEN, TOKEN
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import EPOCH, STAGES_UNSEEN, TOKEN
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Token
-from lakehouse_ingest.retention import Retention
-from lakehouse_ingest.tables.explaining import EpochTaken, LostRace, explained, superseded
-from lakehouse_ingest.tables.places import Place, branch_of, branches, direct_epoch, newest_epoch, place_on
+from lakehouse_ingest.tables.errors import EpochTaken, LostRace, explained, superseded
+from lakehouse_ingest.tables.position import Place, branch_of, branches, direct_epoch, newest_epoch, place_on
+from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 
 OPENINGS = 4  # times that a table is opened before all of them are opened again by a new start
@@ -178,14 +178,14 @@ class Publication(ABC):
         return place.main is not None and state.contains(place.main) is False
 
     def _remembered(self, now: Place, place: Place, mark: Mark | None) -> Place:
-        carried = {**ledger.without_marks(place.carried), **now.carried}
+        carried = {**marks.without_marks(place.carried), **now.carried}
         return replace(now, mark=mark, carried=carried, known=place.known or mark is not None)
 
     def _upon(self, place: Place, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
         def decide(state: TableState) -> Mapping[str, str]:
             race.look(state.main)
             # The marks that travel on are those of the very head that the files are put upon.
-            return {**ledger.to_summary(mark, self.unmoved(place, state).carried), **extra}
+            return {**marks.to_summary(mark, self.unmoved(place, state).carried), **extra}
 
         return decide
 
@@ -198,7 +198,7 @@ class Publication(ABC):
                 raise EpochTaken(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
             if newest > epoch:
                 raise superseded(self.pipeline, newest)
-            return ledger.fence([each.summary for each in state.ancestors()], self.pipeline, epoch)
+            return marks.fence([each.summary for each in state.ancestors()], self.pipeline, epoch)
 
         with explained():
             return catalog.fence(self.lake, table, decide, {**given, f"{EPOCH}{self.pipeline}": str(epoch)})

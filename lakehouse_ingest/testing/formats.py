@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.columns import ColumnPlan, Refused, declared, to_iceberg
-from lakehouse_ingest.formats import Format, Lenient, infer
-from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.names import quoted
-from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
-from lakehouse_ingest.shaping import faulty
-from lakehouse_ingest.sources import RECORD_COLUMNS, envelope
+from lakehouse_ingest.environment.spark_names import quoted
+from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason, SourceIdentity
+from lakehouse_ingest.schema.column_types import to_iceberg
+from lakehouse_ingest.schema.columns import ColumnPlan, Refused, declared
+from lakehouse_ingest.stages.faults import faulty
+from lakehouse_ingest.stages.formats import Format, Lenient, infer
+from lakehouse_ingest.stages.sources import RECORD_COLUMNS, envelope
 
 
 @dataclass(frozen=True)

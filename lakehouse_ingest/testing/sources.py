@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from lakehouse_ingest import ledger
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.records import Offsets, Range, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.sources import RECORD_COLUMNS, Source
+from lakehouse_ingest.stages.sources import RECORD_COLUMNS, Source
 
 GROUP = "lakehouse-ingest-suite"  # what a broker has to allow
 LONG_AGO, NEVER = dt.datetime(1971, 1, 1, tzinfo=dt.UTC), dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
@@ -164,7 +164,7 @@ def _batches(
             for each in (number, number - 1)
             if each >= 0
         ]
-        range_ = ledger.batch_range(entry, before[0] if before else None, start)
+        range_ = marks.batch_range(entry, before[0] if before else None, start)
         found.append((range_, rows.select(*RECORD_COLUMNS).collect()))
 
     frame = filled.source.stream(spark, start, most, GROUP)

@@ -8,11 +8,11 @@ from uuid import uuid4
 from pydantic import SecretStr
 from pyiceberg.io import load_file_io
 
-from lakehouse_ingest.catalog_access import connection_of, embedded
+from lakehouse_ingest.environment.storage import Storage
 from lakehouse_ingest.errors import LONGEST, LakehouseError
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.storage import Storage
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables.clients import connection_of, embedded
 
 SUITE = "suite"
 

@@ -18,10 +18,10 @@ from time import monotonic, process_time
 from typing import Any
 
 from catalog import connect
-from lakehouse_ingest.catalog_access import connection_of
-from lakehouse_ingest.commands.run import opened
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.pipeline.assembly import opened
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables.clients import connection_of
 from tests.services.kafka import create_topic, produce
 
 BATCHES, BATCH, PARTITIONS, SEED = 3, 500_000, 6, 7

@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from lakehouse_ingest.catalog_access import connection_of
-from lakehouse_ingest.commands.run import Running, opened
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.assembly import Running, opened
+from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables.clients import connection_of
 from telemetry import OFF, Telemetry, TelemetrySettings, start
 from tests.benchmarks.street import CASES, PARTITIONS, cpu_seconds, events
 from tests.services.kafka import create_topic, produce

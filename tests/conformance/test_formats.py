@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import formats
 from lakehouse_ingest.records import Reason
+from lakehouse_ingest.stages import formats
 from lakehouse_ingest.testing.formats import CHECKS, Check, Samples
 
 # One for each name in the table.

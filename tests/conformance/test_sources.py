@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import sources
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages import sources
 from lakehouse_ingest.testing.sources import CHECKS, Check, Filled
 from tests.services.kafka import create_topic, produce
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest import storage
+from lakehouse_ingest.environment import storage
+from lakehouse_ingest.environment.storage.local_files import LocalFiles
+from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.storage.local_files import LocalFiles
-from lakehouse_ingest.storage.s3 import S3
 from lakehouse_ingest.testing.storage import CHECKS, Check, Place
 from tests.services.minio import MinIO
 

@@ -8,9 +8,9 @@ from signal import SIGKILL, SIGTERM
 
 import pytest
 
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.embedded.server import Server
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.server import Server
 from tests.services.doors import known
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic

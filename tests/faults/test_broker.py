@@ -21,13 +21,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import pacing, stream
-from lakehouse_ingest.commands.recover import UNANSWERED, recover
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.cli.verbs.recover import UNANSWERED, recover
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.errors import SourceChanged, TryAgain
+from lakehouse_ingest.pipeline import pacing, stream
 from lakehouse_ingest.records import Choice
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.flow import LANDING, Told, is_proven
 from tests.services.ingesting import Bench
 from tests.services.kafka import PATIENCE, cleaning_at_once, create_topic, delete_topic, produce

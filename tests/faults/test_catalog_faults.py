@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.tables import Add, Column, Connection, Lake, Place, Registered, TableSpec
 from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, RESET, Faulty, When

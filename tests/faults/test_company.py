@@ -18,9 +18,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from pyspark.errors import PySparkException
 
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TableChanged
-from lakehouse_ingest.pipeline import Pipeline
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.tables import Lake, Place, TableSpec, TableState
 from tests.services.flow import LANDING, Flow, is_proven
 from tests.services.ingesting import Bench

@@ -11,8 +11,8 @@ import pytest
 
 import catalog
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Token
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
 from tests.faults import test_catalog_faults as catalog_faults
 from tests.faults.test_catalog_faults import PYICEBERG, Plan

@@ -8,9 +8,9 @@ from time import sleep
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest import replicas
 from lakehouse_ingest.errors import Superseded
-from lakehouse_ingest.replicas import Process
+from lakehouse_ingest.resume import replicas
+from lakehouse_ingest.resume.replicas import Process
 from telemetry.testing import recorded
 from tests.services.flow import is_proven
 from tests.services.ingesting import Bench

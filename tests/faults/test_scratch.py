@@ -16,9 +16,9 @@ from threading import Event
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import batch
 from lakehouse_ingest.errors import LONGEST, TryAgain
 from lakehouse_ingest.fail_points import FailPoint
+from lakehouse_ingest.pipeline import batch
 from tests.services.flow import LANDING, Flow, is_proven
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until

@@ -21,10 +21,11 @@ from pyiceberg.exceptions import CommitFailedException
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.claim import any_free_port
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.claim import any_free_port
+from lakehouse_ingest.environment.spark_names import LAKE
 from tests.services.dice import Dice
+from tests.services.doors import in_settings
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty, When
 from tests.services.feeding import BROKEN_EVERY, Feeder
 from tests.services.gauge import Trend, sample, trends
@@ -238,7 +239,8 @@ def test_nothing_is_lost_or_doubled_and_nothing_grows_however_long_it_goes_on(
     _report(feeder, found, soak, grown, largest, took)
     assert found == feeder.landing
     assert _ours(reader.by_duckdb(*TABLES)) == feeder.landing
-    assert _verified(pipelines, settings.replace(catalog.uri, rest_uri)) == 0
+    directly = "\n".join(f'{key} = "{text}"' for key, text in in_settings(rest_uri).items())
+    assert _verified(pipelines, settings.replace(f'uri = "{catalog.uri}"', directly)) == 0
     assert largest < LARGEST
     assert not [name for name, trend in grown.items() if not trend.is_flat(name)], grown
 

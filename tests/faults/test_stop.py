@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from tests.services.doors import known
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.catalog_access import embedded
+from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.settings import CatalogSettings
-from lakehouse_ingest.storage.s3 import S3
+from lakehouse_ingest.tables.clients import embedded
 from tests.services.doors import known
 from tests.services.faulty import RESET, Faulty
 from tests.services.flow import Flow

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.sources import envelope
+from lakehouse_ingest.records import SourceIdentity
+from lakehouse_ingest.stages.sources import envelope
 
 # An example costs a second or two here, so there are few of them, each with many records in one frame.
 FEW = settings(max_examples=6, suppress_health_check=list(HealthCheck))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, beyond, by_fault, counted
 from lakehouse_ingest.records import FAULT, RECORD, Range, Reason, TopicPartition
+from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, beyond, by_fault, counted
 from tests.flows.conftest import FEW
 
 ROWS = (

@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from pyspark.sql import DataFrame, Row
 
-from lakehouse_ingest.columns import TOO_MANY, TOO_MANY_NEW, ColumnPlan, Refused, to_iceberg
-from lakehouse_ingest.contracts import aside_of, has_beyond
 from lakehouse_ingest.errors import TableChanged
-from lakehouse_ingest.formats import infer, json_object
-from lakehouse_ingest.planning import Planned, new_fields, plan_from_records, plan_that_stands, spec
-from lakehouse_ingest.promoting import fitted, holds, parts_of, value_of
+from lakehouse_ingest.operations.json_values import fitted, holds, parts_of, value_of
+from lakehouse_ingest.pipeline.split_by_table import _decoded
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
+from lakehouse_ingest.schema.column_types import to_iceberg
+from lakehouse_ingest.schema.columns import TOO_MANY, TOO_MANY_NEW, ColumnPlan, Refused, TablePlan
+from lakehouse_ingest.schema.contract import aside_of, has_beyond
+from lakehouse_ingest.schema.declared import spec
+from lakehouse_ingest.schema.existing import plan_that_stands
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.shaping import TablePlan, shape
-from lakehouse_ingest.sorting import _decoded
+from lakehouse_ingest.stages.formats import infer, json_object
+from lakehouse_ingest.stages.shaping import shape
 from lakehouse_ingest.tables import Relax, TableState, Widen, arrow_type
-from lakehouse_ingest.widening import outgrown
+from lakehouse_ingest.tables.first_batch import Planned, plan_from_records
+from lakehouse_ingest.tables.growth import new_fields
+from lakehouse_ingest.tables.widening import outgrown
 from tests.flows.conftest import FEW, Records
 
 COLUMNS = (

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.columns import EVENT_TIME, declared
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.formats import infer, json_object
-from lakehouse_ingest.planning import Planned, plan_from_records
 from lakehouse_ingest.records import FAULT, SOURCE, Reason
+from lakehouse_ingest.schema.columns import EVENT_TIME, TablePlan, declared
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.shaping import PER_SECOND, TablePlan, shape, unit_of
+from lakehouse_ingest.stages.formats import infer, json_object
+from lakehouse_ingest.stages.shaping import PER_SECOND, shape, unit_of
+from lakehouse_ingest.tables.first_batch import Planned, plan_from_records
 from tests.flows.conftest import FEW, RECEIVED, Records
 
 TS = declared("ts", "Utf8", required=False)

@@ -15,7 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from catalog import canonical
-from lakehouse_ingest.columns import (
+from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
+from lakehouse_ingest.schema.column_types import to_iceberg, to_spark, width
+from lakehouse_ingest.schema.columns import (
     EVENT_TIME,
     HINTED,
     MEETS,
@@ -23,29 +26,20 @@ from lakehouse_ingest.columns import (
     TOO_MANY,
     ColumnPlan,
     Refused,
+    TablePlan,
     declared,
     from_table,
     named,
-    to_iceberg,
-    to_spark,
-    width,
 )
-from lakehouse_ingest.errors import SettingsRefused, TableChanged
-from lakehouse_ingest.formats import infer, json_object
-from lakehouse_ingest.names import readable
-from lakehouse_ingest.planning import (
-    Growth,
-    Planned,
-    new_fields,
-    plan_from_records,
-    plan_from_settings,
-    plan_from_table,
-    spec,
-)
-from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
+from lakehouse_ingest.schema.declared import plan_from_settings, spec
+from lakehouse_ingest.schema.existing import plan_from_table
+from lakehouse_ingest.schema.names import readable
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.shaping import TablePlan, shape
+from lakehouse_ingest.stages.formats import infer, json_object
+from lakehouse_ingest.stages.shaping import shape
 from lakehouse_ingest.tables import TableState
+from lakehouse_ingest.tables.first_batch import Planned, plan_from_records
+from lakehouse_ingest.tables.growth import Growth, new_fields
 from tests.flows.conftest import FEW, Records
 
 

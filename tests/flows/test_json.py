@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.columns import EVENT_TIME, ColumnPlan, declared
-from lakehouse_ingest.formats import json_object
 from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
-from lakehouse_ingest.shaping import TablePlan, faulty, shape
+from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared
+from lakehouse_ingest.stages.faults import faulty
+from lakehouse_ingest.stages.formats import json_object
+from lakehouse_ingest.stages.shaping import shape
 from tests.flows.conftest import FEW, RECEIVED, Records, Value
 
 DECLARED = {

@@ -5,9 +5,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.columns import spark_type, to_spark
-from lakehouse_ingest.rehearsing import _value
-from lakehouse_ingest.session import spark_name
+from lakehouse_ingest.environment.spark_names import spark_name
+from lakehouse_ingest.pipeline.dry_run import _value
+from lakehouse_ingest.schema.column_types import spark_type, to_spark
 from lakehouse_ingest.tables import Partition
 
 ODD = ["a`b", "`; DROP TABLE x; --", "{0}", "%s", "'", '"', "$a", "é `{}`"]

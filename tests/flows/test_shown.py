@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import dead_letters, rescuing
-from lakehouse_ingest.columns import TOO_MANY, Aside, ColumnPlan, Refused, declared
-from lakehouse_ingest.formats import json_object
-from lakehouse_ingest.history import History
+from lakehouse_ingest.observe.recent_activity import History
 from lakehouse_ingest.records import FAULT, RECORD, Reason
-from lakehouse_ingest.routing import astray
+from lakehouse_ingest.schema.columns import TOO_MANY, Aside, ColumnPlan, Refused, TablePlan, declared
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.shaping import TablePlan, faulty, shape
+from lakehouse_ingest.stages import dead_letters, rescue
+from lakehouse_ingest.stages.faults import faulty
+from lakehouse_ingest.stages.formats import json_object
+from lakehouse_ingest.stages.routing import astray
+from lakehouse_ingest.stages.shaping import shape
 from tests.flows.conftest import FEW, Records
 
 STRUCT = "struct<lat: double>"
@@ -59,7 +60,7 @@ def test_nothing_of_a_value_or_of_a_key_that_is_data_is_shown(records: Records, 
     lines = [json.dumps(each, ensure_ascii=False) for each in (*misfits, *others)]
     rows = records([*lines, *(f'"{value}' for value in values), "1e400", '{"c1": 4711, "c2": 1e999, "c3": 123456.789}'])
     decoded = shape(json_object.decode(rows, ODD, REFUSED), PLAN)
-    lenient = rescuing.set_aside(json_object.lenient(rows, ODD), ODD, Aside(refuses=True), beyond=True)
+    lenient = rescue.set_aside(json_object.lenient(rows, ODD), ODD, Aside(refuses=True), beyond=True)
     stream = StreamSettings.model_validate({"topics": ["events"], "type_from": "field:c0"})
     allowed = " ".join([*TYPES, TOO_MANY])
     frames = (decoded, lenient, astray(rows, stream, json_object.field))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest import looking, stream
+from lakehouse_ingest.pipeline import sampler, stream
 
 
 @pytest.fixture
@@ -22,5 +22,5 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LOOK_S", 0.2)
+    monkeypatch.setattr(sampler, "LOOK_S", 0.2)
     monkeypatch.setattr(stream, "BEAT_S", 0.1)

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from lakehouse_ingest.commands.acknowledge import UNANSWERED, acknowledge
-from lakehouse_ingest.commands.recover import recover
+from lakehouse_ingest.cli.verbs.acknowledge import UNANSWERED, acknowledge
+from lakehouse_ingest.cli.verbs.recover import recover
+from lakehouse_ingest.environment.spark_names import LAKE
+from lakehouse_ingest.operations.verify.findings import PROVEN, WRONG, Kind
 from lakehouse_ingest.records import Choice
-from lakehouse_ingest.session import LAKE
-from lakehouse_ingest.verifying.findings import PROVEN, WRONG, Kind
 from tests.live.test_recover import Street, street
 from tests.live.test_status import command, words
 from tests.live.test_verify import kinds, numbered, only, span, verdict_on

@@ -14,15 +14,15 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.api import verify
-from lakehouse_ingest.commands import verify as command_verify
-from lakehouse_ingest.commands.adopt import UNANSWERED, From, adopt
-from lakehouse_ingest.commands.recover import recover
+from lakehouse_ingest.cli.verbs import verify as command_verify
+from lakehouse_ingest.cli.verbs.adopt import UNANSWERED, From, adopt
+from lakehouse_ingest.cli.verbs.recover import recover
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
-from lakehouse_ingest.origins.groups import COORDINATOR, DATA_WRITTEN
-from lakehouse_ingest.origins.summaries import CONTROL, FLINK
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.operations.adopt.groups import COORDINATOR, DATA_WRITTEN
+from lakehouse_ingest.operations.adopt.summaries import CONTROL, FLINK
+from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.verifying.findings import PROVEN
 from tests.services.ingesting import Bench
 from tests.services.kafka import PATIENCE, create_topic, produce
 from tests.services.pipelines import until

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakehouse_ingest import batch, stream
-from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.looking import Progress
+from lakehouse_ingest.pipeline import batch, stream
+from lakehouse_ingest.pipeline.batch import Street
+from lakehouse_ingest.pipeline.sampler import Progress
 from lakehouse_ingest.records import Range
-from lakehouse_ingest.writers import iceberg
+from lakehouse_ingest.tables import append
 from tests.services.flow import LANDING, Told, is_proven
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
@@ -33,7 +33,7 @@ def test_batches_grow_from_where_the_last_one_has_ended(
     def stage(*args: Any) -> None:
         if next(calls) < FAILING:
             raise TryAgain("the store is away")
-        iceberg.stage(*args)
+        append.stage(*args)
 
     def noticed_late(query: StreamingQuery) -> Progress:
         before = pipeline.landed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.commands import check as command
+from lakehouse_ingest.cli.verbs import check as command
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.settings import Settings
 from tests.live.test_ledger import events
@@ -26,7 +26,7 @@ EVERYTHING = [
 def checked(settings: Path, environment: dict[str, str]) -> tuple[int, dict[str, str], str]:
     """In a process of its own: it starts a Spark."""
     ended = subprocess.run(
-        [sys.executable, "-m", "lakehouse_ingest.cli", "check", "--config", settings],
+        [sys.executable, "-m", "lakehouse_ingest", "check", "--config", settings],
         capture_output=True,
         text=True,
         timeout=120,

@@ -14,12 +14,12 @@ import pytest
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from catalog.class_names import JAVA
-from lakehouse_ingest.commands.acknowledge import acknowledge
-from lakehouse_ingest.commands.promote import promote
-from lakehouse_ingest.commands.recover import recover
+from lakehouse_ingest.cli.verbs.acknowledge import acknowledge
+from lakehouse_ingest.cli.verbs.promote import promote
+from lakehouse_ingest.cli.verbs.recover import recover
+from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.errors import NeedsOperator
-from lakehouse_ingest.rehearsing import foresee
-from lakehouse_ingest.session import spark_name
+from lakehouse_ingest.pipeline.dry_run import foresee
 from tests.live.test_adopt import Former
 from tests.live.test_many_tables import numbers
 from tests.services.doors import in_settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.verifying.findings import Kind
+from lakehouse_ingest.operations.verify.findings import Kind
 from telemetry import INSTRUMENTS
 from telemetry.naming import prometheus_name
 from tests.live.test_ledger import MADE

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.verifying.findings import PROVEN
 from tests.live.test_status import command, words
 from tests.live.test_verify import verdict_on
 from tests.services.command import Command
@@ -133,7 +133,7 @@ def test_a_promotion_that_is_killed_is_finished_by_the_next(
         """The answer to its request is the last that it does not hear."""
         with Faulty(bench.uri) as proxy:
             proxy.fail(RESET, path=f"/tables/{topic}$", meanwhile=lambda: process.kill(), **moment)  # noqa: PLW0108 - it does not run yet
-            command = [sys.executable, "-m", "lakehouse_ingest.cli", *promotion, *through(proxy, topic)]
+            command = [sys.executable, "-m", "lakehouse_ingest", *promotion, *through(proxy, topic)]
             process = Running(command, os.environ, tmp_path / "promote.log")
             assert process.wait() == -SIGKILL, process.tail()
 

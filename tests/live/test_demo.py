@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehouse_ingest.demo import reading_back
-from lakehouse_ingest.demo.events import ALARM, LATER, READING, Made
-from lakehouse_ingest.demo.proof import Run, problems
-from lakehouse_ingest.demo.reading_back import ALARMS, DEAD, READINGS, Found, Held, Outcome, Since
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.embedded.claim import alive, free
+from lakehouse_ingest.cli.demo import reading_back
+from lakehouse_ingest.cli.demo.events import ALARM, LATER, READING, Made
+from lakehouse_ingest.cli.demo.proof import Run, problems
+from lakehouse_ingest.cli.demo.reading_back import ALARMS, DEAD, READINGS, Found, Held, Outcome, Since
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.claim import alive, free
 from tests.services.doors import client, known, token_at
 from tests.services.pipelines import until
 
 ROOT = Path(__file__).parents[2]
-DEMO = (sys.executable, "-m", "lakehouse_ingest.cli", "demo")
+DEMO = (sys.executable, "-m", "lakehouse_ingest", "demo")
 MARK = "STARTED_FOR"
 PATIENCE_S = 120.0
 TRIES = 10

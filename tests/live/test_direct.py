@@ -9,16 +9,16 @@ import pytest
 from catalog import append_rows, connect
 from catalog.commits import append_onto_main, commit
 from catalog.staging import written_files
-from lakehouse_ingest.commands.verify import prove
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
-from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
-from lakehouse_ingest.ledger_keys import FENCE, TOKEN
-from lakehouse_ingest.maintenance.expire import expire
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.retention import Retention
+from lakehouse_ingest.ledger.keys import FENCE, TOKEN
+from lakehouse_ingest.ledger.marks import Mark, to_summary
+from lakehouse_ingest.operations.verify.findings import PROVEN
+from lakehouse_ingest.operations.verify.streams import prove
+from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Lake, Place, TableSpec
-from lakehouse_ingest.verifying.findings import PROVEN
+from lakehouse_ingest.tables.expiry import expire
+from lakehouse_ingest.tables.retention import Retention
 from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.flow import LANDING, Flow

@@ -15,11 +15,11 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import UnauthorizedError
 
-from lakehouse_ingest.catalog_access import connection_of, embedded_token
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.embedded.claim import LOOPBACK, Note
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, Note
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables.clients import connection_of, embedded_token
 from tests.services.doors import client, known
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import Pipelines, arguments, settings_text

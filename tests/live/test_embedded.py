@@ -12,10 +12,10 @@ from threading import Timer
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.embedded.claim import Note, alive, free
-from lakehouse_ingest.embedded.server import Server
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.claim import Note, alive, free
+from lakehouse_ingest.environment.embedded.server import Server
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from tests.services.doors import client, known
 from tests.services.kafka import consume, create_topic, produce
@@ -29,8 +29,8 @@ PATIENCE_S = 60.0
 CHILD = """
 import signal, sys
 from pathlib import Path
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 kind, folder, jars = sys.argv[1:]
 serve = {"catalog": EmbeddedCatalog, "broker": EmbeddedBroker}[kind]
 server = serve(Path(folder), 0, jars=Path(jars) if jars else None)
@@ -189,7 +189,7 @@ def test_a_broken_database_is_one_sentence_with_the_log(tmp_path: Path, jars_fol
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_catalog_serve_ends_with_0_when_asked_to(stop: signal.Signals, tmp_path: Path) -> None:
     words = ["catalog", "serve", "--warehouse", str(tmp_path), "--port", "0"]
-    command = [sys.executable, "-m", "lakehouse_ingest.cli", *words]
+    command = [sys.executable, "-m", "lakehouse_ingest", *words]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         first = serving.stdout.readline()

@@ -13,8 +13,8 @@ from threading import Thread
 
 import pytest
 
-from lakehouse_ingest import java
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment import java
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from tests.services.command import Command, Said
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
@@ -333,7 +333,7 @@ def test_a_disk_that_is_full(folder: Path, broker: str, topic: str) -> None:
     )
     small = f"mount -t tmpfs -o size=400k tmpfs {folder}/small && exec"
     (folder / "small").mkdir()
-    run = f"{sys.executable} -m lakehouse_ingest.cli run --config {folder}/p.toml --until-latest"
+    run = f"{sys.executable} -m lakehouse_ingest.cli.app run --config {folder}/p.toml --until-latest"
     ended = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{small} {run}"],
         capture_output=True,

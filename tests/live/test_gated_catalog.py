@@ -17,13 +17,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.catalog_access import connection_of
+from lakehouse_ingest.environment.spark_names import LAKE
+from lakehouse_ingest.environment.spark_session import close_catalog
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.pipeline import Pipeline
-from lakehouse_ingest.session import LAKE, close_catalog
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables.clients import connection_of
 from telemetry import OFF
 from tests.live.test_ledger import events
 from tests.services.doors import in_settings

@@ -16,16 +16,16 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest import ledger
-from lakehouse_ingest import stream as streams
-from lakehouse_ingest.batch_record import BatchRecord, Landed
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.ledger_keys import MARK
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.session import LAKE
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.pipeline import stream as streams
+from lakehouse_ingest.records import SourceIdentity, Token
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
+from lakehouse_ingest.tables.batch_log import BatchRecord, Landed
 from tests.services.doors import connection_to
 from tests.services.faulty import NOTHING, Faulty
 from tests.services.ingesting import Bench
@@ -84,7 +84,7 @@ def test_iceberg_17340_a_place_that_is_written_again_does_not_move_back(bench: B
     table = bench.table(name)
     nobody = pa.Table.from_pylist([], schema=table.schema().as_arrow())
     table.append(nobody, snapshot_properties=seen)  # somebody who had seen no more than the first carries it on
-    newest = ledger.from_summary(dict(bench.published(name)[0].summary.additional_properties), topic)
+    newest = marks.from_summary(dict(bench.published(name)[0].summary.additional_properties), topic)
     assert newest
     assert newest.next == {(topic, 0): 10}, "where whoever believes the last word begins again"
     bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")  # or it would know better
@@ -122,7 +122,7 @@ def test_iceberg_17811_partitions_without_records_hold_nothing_up(bench: Bench, 
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(20)]
     record = Lake(connection_to(bench.uri), topic).find(f"ns_{topic}.lakehouse_batches")
     assert record
-    newest = ledger.newest((each.summary for each in record.ancestors()), topic)
+    newest = marks.newest((each.summary for each in record.ancestors()), topic)
     assert newest
     assert newest.complete == {(topic, 0): 20, **{(topic, number): 0 for number in range(1, 8)}}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.jars import cache_folder
+from lakehouse_ingest.environment.jars import cache_folder
 from tests.live.test_demo import ROOT, assert_nothing_runs, marked
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]  # half a minute once uv's cache knows the packages

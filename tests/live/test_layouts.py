@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog import Partition, TableState, connect, load
-from lakehouse_ingest.commands.files import listed
+from lakehouse_ingest.cli.verbs.files import listed
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import NeedsOperator, TableChanged
-from lakehouse_ingest.rehearsing import foresee
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.pipeline.dry_run import foresee
 from lakehouse_ingest.tables import Lake
 from tests.services.doors import connection_to
 from tests.services.ingesting import Bench

@@ -10,18 +10,18 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest import ledger, ledger_keys
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.ledger_keys import MARK
-from lakehouse_ingest.maintenance.expire import expire
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.retention import Retention, is_due
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.ledger import keys, marks
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import SourceIdentity, Token
+from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, TableState
+from lakehouse_ingest.tables.expiry import expire
 from lakehouse_ingest.tables.publishing import OnBranch
-from lakehouse_ingest.writers.iceberg import FileOptions
+from lakehouse_ingest.tables.retention import Retention, is_due
 from tests.services.doors import connection_to, in_settings
 from tests.services.flow import Told
 from tests.services.ingesting import Bench
@@ -46,7 +46,7 @@ def offsets(topic: str, *counts: int) -> dict[tuple[str, int, int], int]:
 
 
 def mark_of(bench: Bench, table: str, pipeline: str) -> Mark:
-    found = ledger.newest((dict(each.summary.additional_properties) for each in bench.published(table)), pipeline)
+    found = marks.newest((dict(each.summary.additional_properties) for each in bench.published(table)), pipeline)
     assert found is not None
     return found
 
@@ -72,7 +72,7 @@ def test_a_batch_knows_its_range(bench: Bench, topic: str) -> None:
     assert len(snapshots) >= 6
     following: dict[tuple[str, int], int] = {(topic, 0): 0, (topic, 1): 0}
     for snapshot in reversed(snapshots):
-        mark = ledger.from_summary(dict(snapshot.summary.additional_properties), topic)
+        mark = marks.from_summary(dict(snapshot.summary.additional_properties), topic)
         if snapshot.summary["total-records"] == "0":
             continue  # the empty one that a branch of an empty table begins with
         assert mark is not None
@@ -328,7 +328,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
         mark = Mark(token, SourceIdentity("c" * 22, {"wide": "t" * 22}), start, following, start, "h" * 12, "f" * 32)
         table.refresh()
         append = table.newFastAppend().toBranch(place.branch)
-        for key, value in ledger.to_summary(mark, place.carried).items():
+        for key, value in marks.to_summary(mark, place.carried).items():
             append = append.set(key, value)
         append.commit()
         place = lake.publish(place, table.snapshot(place.branch).snapshotId(), mark)
@@ -372,7 +372,7 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     """Each of its summaries carries what all streams have to say; so fewer of them are kept than the setting allows."""
     name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
     retention = Retention(100)
-    extra = {f"{ledger_keys.HEADS}s{number}": ledger.heads_text(heads) for number in range(20)}
+    extra = {f"{keys.HEADS}s{number}": marks.heads_text(heads) for number in range(20)}
     lake = Lake(connection_to(bench.uri), topic, retention=lambda _: retention)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),)))
@@ -388,7 +388,7 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     state = lake.find(name)
     assert state
     assert lake.heads_in(state) == {}
-    assert ledger.heads((each.summary for each in state.ancestors()), "s7") == heads
+    assert marks.heads((each.summary for each in state.ancestors()), "s7") == heads
     assert len(state.snapshots) < 20
     summary = sum(map(len, extra.values()))
     assert lake.metadata_size(name) < 1.5 * max(10 * summary, 2**20 + summary)

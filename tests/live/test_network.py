@@ -22,11 +22,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyiceberg.io import load_file_io
 
-from lakehouse_ingest.embedded.claim import LOOPBACK
-from lakehouse_ingest.embedded.jvm import SPARK_JARS, Jvm
-from lakehouse_ingest.jars import ensure, ivy
-from lakehouse_ingest.java import find_java
-from lakehouse_ingest.network import java_properties, rest_properties, s3_properties, tell
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK
+from lakehouse_ingest.environment.embedded.jvm import SPARK_JARS, Jvm
+from lakehouse_ingest.environment.jars import ensure, ivy
+from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.proxies import java_properties, rest_properties, s3_properties, tell
 from tests.services.secured_kafka import Authority
 from tests.unit.test_jars import maven_repository, small_lock
 

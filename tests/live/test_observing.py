@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from telemetry import TelemetrySettings, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events

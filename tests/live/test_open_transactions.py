@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.commands.status import look
-from lakehouse_ingest.looking import Looks, Progress
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.open_transactions import HANGS_S
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.operations.status import look
+from lakehouse_ingest.pipeline.sampler import Looks, Progress
 from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.stages.sources.open_transactions import HANGS_S
 from telemetry.testing import recorded
 from tests.live.test_status import words
 from tests.live.test_where_to_begin import events

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.health import State
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.observe.health import State
+from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
 from telemetry import OFF
 from tests.services.browser import Browser

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import catalog
-from lakehouse_ingest.commands.plan import WOULD_CHANGE, code_of
+from lakehouse_ingest.cli.verbs.plan import WOULD_CHANGE, code_of
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import TableChanged
-from lakehouse_ingest.rehearsing import Foresight, foresee, is_changed
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.pipeline.dry_run import Foresight, foresee, is_changed
 from lakehouse_ingest.settings import Settings, SourceSettings
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -180,7 +180,17 @@ def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topi
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, [(None, b'{"n": 1, "ts_ms": 1750000000000}'), (None, b"{")])
     ended = subprocess.run(
-        [sys.executable, "-m", "lakehouse_ingest.cli", "plan", "--topics", topic, "--brokers", bench.broker, "--json"],
+        [
+            sys.executable,
+            "-m",
+            "lakehouse_ingest",
+            "plan",
+            "--topics",
+            topic,
+            "--brokers",
+            bench.broker,
+            "--json",
+        ],
         capture_output=True,
         text=True,
         timeout=120,

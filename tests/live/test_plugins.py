@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest import formats, sources
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages import formats, sources
 from lakehouse_ingest.testing.formats import CHECKS as FORMAT_CHECKS
 from lakehouse_ingest.testing.formats import Check as FormatCheck
 from lakehouse_ingest.testing.formats import Samples

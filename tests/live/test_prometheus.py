@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest import batch
-from lakehouse_ingest.commands.verify import prove, tell
-from lakehouse_ingest.sources import of_stream
+from lakehouse_ingest.operations.verify.streams import prove, tell
+from lakehouse_ingest.pipeline import batch
+from lakehouse_ingest.stages.sources import of_stream
 from telemetry import INSTRUMENTS, Answer, Pages
 from telemetry.exposition import accepted, text
 from telemetry.instruments import exported

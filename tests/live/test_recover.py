@@ -10,12 +10,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lakehouse_ingest.api import verify
-from lakehouse_ingest.commands.recover import UNANSWERED, recover
+from lakehouse_ingest.cli.verbs.recover import UNANSWERED, recover
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
-from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.records import Choice
+from lakehouse_ingest.records import Choice, SourceIdentity
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, delete_topic, produce
 

@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from lakehouse_ingest.catalog_access import connection_of, embedded
+from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.storage.s3 import S3
 from lakehouse_ingest.tables import Column, Lake, TableSpec
+from lakehouse_ingest.tables.clients import connection_of, embedded
 from tests.services.doors import client, in_settings, known
 from tests.services.feeding import fill
 from tests.services.gateway import Gateway

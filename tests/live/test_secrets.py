@@ -22,7 +22,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
 from tests.services.command import Command
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
@@ -285,7 +285,7 @@ def page(address: str) -> str:
 def search_other_verbs(search: Search, config: Path, environment: Mapping[str, str]) -> None:
     for verb in (["settings"], ["settings", "--json"], ["check"], ["status"]):
         done = subprocess.run(
-            [sys.executable, "-m", "lakehouse_ingest.cli", "--debug", *verb, "--config", str(config)],
+            [sys.executable, "-m", "lakehouse_ingest", "--debug", *verb, "--config", str(config)],
             cwd=ROOT,
             env={**os.environ, **environment},
             capture_output=True,

@@ -12,12 +12,12 @@ from pydantic import SecretStr
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.environment.spark_errors import causes
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import Settings, SourceSettings, load_settings
-from lakehouse_ingest.sources.client_options import JAVA, OURS
-from lakehouse_ingest.sources.clients import QUOTED
-from lakehouse_ingest.sources.kafka import Kafka
-from lakehouse_ingest.spark_errors import causes
+from lakehouse_ingest.stages.sources.client_options import JAVA, OURS
+from lakehouse_ingest.stages.sources.clients import QUOTED
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.secured_kafka import CLIENT, KEY_PASSWORD, PASSWORD, USER, Secured, secured_kafka

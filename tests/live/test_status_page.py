@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.health import Board, State
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observe.health import Board, State
+from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
 from telemetry import OFF, mask
 from telemetry.masking import REGISTRY

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.ledger_keys import MARK
-from lakehouse_ingest.records import Token
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, Turns
 from tests.services.doors import connection_to, in_settings

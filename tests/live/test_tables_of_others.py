@@ -14,9 +14,9 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 from structlog.testing import capture_logs
 
 from catalog import Column, TableSpec, apply, connect, load, plan
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator
-from lakehouse_ingest.rehearsing import foresee
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.pipeline.dry_run import foresee
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake, Place
 from tests.services.doors import connection_to

@@ -17,20 +17,20 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 
-from lakehouse_ingest import ledger
-from lakehouse_ingest.commands import verify as command_verify
-from lakehouse_ingest.commands.recover import recover
-from lakehouse_ingest.commands.verify import prove
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Choice, Token
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.cli.verbs import verify as command_verify
+from lakehouse_ingest.cli.verbs.recover import recover
+from lakehouse_ingest.environment.spark_names import LAKE
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.operations.verify import offset_sets, proof, recorded_batches
+from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
+from lakehouse_ingest.operations.verify.row_scan import Recount, Window
+from lakehouse_ingest.operations.verify.streams import prove
+from lakehouse_ingest.records import Choice, SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.sources import of_stream
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources import of_stream
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from lakehouse_ingest.tables import Column, Lake, TableSpec
-from lakehouse_ingest.verifying import pages, proof, recorded
-from lakehouse_ingest.verifying.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
-from lakehouse_ingest.verifying.recount import Recount, Window
 from tests.live.test_many_tables import settings as of_types
 from tests.live.test_many_tables import typed
 from tests.live.test_status import command, words
@@ -179,7 +179,7 @@ def test_markers_and_aborted_records_are_holes(bench: Bench, topic: str, monkeyp
     verdict = verdict_on(settings)
     assert (verdict.code, verdict.offsets, verdict.holes) == (PROVEN, 37, 21)
     assert sum(verdict.tables.values()) == 16
-    monkeypatch.setattr("lakehouse_ingest.sources.kafka.ASK_S", 1.0)
+    monkeypatch.setattr("lakehouse_ingest.stages.sources.kafka.ASK_S", 1.0)
     alone = verdict_on(bench.settings(topic, source={"brokers": "127.0.0.1:1"}))
     assert (alone.code, alone.unknown) == (UNTOLD, 21)
     assert "could not be asked" in only(alone, Kind.UNKNOWN).says
@@ -476,8 +476,8 @@ def test_many_windows_find_the_same(bench: Bench, filled: Landed, monkeypatch: p
             super().read(window)
 
     monkeypatch.setattr(proof, "Recount", Counting)
-    monkeypatch.setattr(pages, "SHIFT", 2)
-    for module in (pages, proof, recorded):
+    monkeypatch.setattr(offset_sets, "SHIFT", 2)
+    for module in (offset_sets, proof, recorded_batches):
         monkeypatch.setattr(module, "PAGE", 4)
     monkeypatch.setattr(command_verify, "recount", lambda *args, **more: proof.recount(*args, **more, most_pages=4))
     assert verdict_on(settings) == whole
@@ -529,7 +529,7 @@ def directly_filled(bench: Bench, settings: Settings, rows: int) -> None:
     mark = Mark(Token(name, 1, 1, 0), SourceIdentity("", {topic: ""}), begin, following, following)
     table.append(
         pa.table({"n": pa.array(range(rows), pa.int64()), "_source": coordinates}),
-        snapshot_properties=ledger.to_summary(mark, {}),
+        snapshot_properties=marks.to_summary(mark, {}),
     )
     assert len(table.inspect.files()) > rows // 30_000
 

@@ -14,11 +14,11 @@ import duckdb
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.pipeline import stream as streams
+from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings, SourceSettings
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, delete_topic, open_transaction, produce
 from tests.services.pipelines import until
@@ -158,7 +158,7 @@ def test_without_a_file_a_topic_goes_into_the_folder_where_one_stands(
     produce(bench.broker, filled, [(None, json.dumps({"n": 10, "at": NOON.isoformat()}).encode(), None, None, 0)])
     environment = {**os.environ, **({"LAKEHOUSE_INGEST_JARS": str(jars_folder)} if jars_folder else {})}
     done = subprocess.run(
-        [sys.executable, "-m", "lakehouse_ingest.cli", *words],
+        [sys.executable, "-m", "lakehouse_ingest", *words],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

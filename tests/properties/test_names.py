@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest.columns import TAKEN, ColumnPlan, from_table, named
-from lakehouse_ingest.names import LONGEST, RESERVED, apart, meets, readable, told_apart
+from lakehouse_ingest.schema.columns import TAKEN, ColumnPlan, from_table, named
+from lakehouse_ingest.schema.names import LONGEST, RESERVED, apart, meets, readable, told_apart
 
 ANY = (
     st.text(max_size=150)

@@ -23,15 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import BadRecord, TableChanged, TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.ledger_keys import TOKEN
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.records import Offsets, Range
+from lakehouse_ingest.ledger.keys import TOKEN
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.batch import Street
+from lakehouse_ingest.pipeline.stream import Stream
+from lakehouse_ingest.records import Offsets, Range, SourceIdentity
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.sources.kafka import Kafka, as_json
-from lakehouse_ingest.stream import Stream
+from lakehouse_ingest.stages.sources.kafka import Kafka, as_json
 from lakehouse_ingest.tables import (
     FOLLOW,
     Connection,

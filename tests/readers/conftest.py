@@ -7,9 +7,9 @@ from urllib.parse import urlparse
 
 import pytest
 
-from lakehouse_ingest.catalog_access import embedded
+from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.storage.s3 import S3
+from lakehouse_ingest.tables.clients import embedded
 from tests.readers.matrix import Matrix
 from tests.readers.reading import READERS, STORES, Reader, Store
 from tests.readers.written import files_of_other_days, write

@@ -18,9 +18,9 @@ from typing import Any
 
 from filelock import FileLock
 
-from lakehouse_ingest import java
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
-from lakehouse_ingest.jars import cache_folder, ivy
+from lakehouse_ingest.environment import java
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.jars import cache_folder, ivy
 from tests.services.doors import token_at
 from tests.services.pipelines import until
 

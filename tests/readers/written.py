@@ -13,10 +13,10 @@ from typing import Any
 from pyiceberg.manifest import FileFormat
 
 from catalog import Column, Contract, Rule, TableSpec, apply, connect, load, plan
-from lakehouse_ingest.catalog_access import connection_of
-from lakehouse_ingest.commands.promote import promote
-from lakehouse_ingest.session import LAKE
+from lakehouse_ingest.cli.verbs.promote import promote
+from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.settings import S3Settings, Settings
+from lakehouse_ingest.tables.clients import connection_of
 from tests.services.doors import in_settings
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
 from tests.services.debian import installed
 from tests.services.pipelines import until
 

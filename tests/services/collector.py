@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
-from lakehouse_ingest.jars import cache_folder
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.jars import cache_folder
 from tests.services.engine import Engine, answers, built, go
 from tests.services.pipelines import ROOT
 

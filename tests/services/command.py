@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from lakehouse_ingest import cli
+from lakehouse_ingest.cli import app
 from tests.services.pipelines import JAVA_OPTIONS
 
 PATIENCE = 120.0
@@ -38,8 +38,8 @@ class Command:
 
     def __call__(self, *words: object, environment: Mapping[str, str] | None = None) -> Said:
         wanted = _environment(environment)
-        cli.LOADED.set(None)
-        cli.DEBUG.set(False)
+        app.LOADED.set(None)
+        app.DEBUG.set(False)
         self._capsys.readouterr()
         with (
             mock.patch.dict(os.environ, wanted, clear=True),
@@ -47,7 +47,7 @@ class Command:
         ):
             code = 0
             try:
-                cli.main()
+                app.main()
             except SystemExit as end:
                 code = int(end.code or 0)
         captured = self._capsys.readouterr()
@@ -55,7 +55,7 @@ class Command:
 
     def apart(self, *words: object, environment: Mapping[str, str] | None = None) -> Said:
         ended = subprocess.run(
-            [sys.executable, "-m", "lakehouse_ingest.cli", *map(str, words)],
+            [sys.executable, "-m", "lakehouse_ingest", *map(str, words)],
             env={**_environment(environment), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
             capture_output=True,
             text=True,
@@ -69,7 +69,7 @@ def on_a_terminal(*words: object) -> tuple[int, bytes]:
     """The command as a person starts it: its exit code, and what the terminal got."""
     ours, theirs = pty.openpty()
     environment = {**_environment(None), "TERM": "xterm", "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
-    command = [sys.executable, "-m", "lakehouse_ingest.cli", *map(str, words)]
+    command = [sys.executable, "-m", "lakehouse_ingest", *map(str, words)]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as running:
         os.close(theirs)
         got = b""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from lakehouse_ingest.ledger_keys import TOKEN
+from lakehouse_ingest.ledger.keys import TOKEN
 from tests.services.pipelines import Running, until
 from tests.services.readers import Reader
 

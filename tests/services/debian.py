@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
-from lakehouse_ingest.jars import cache_folder
+from lakehouse_ingest.environment.jars import cache_folder
 
 FETCHING = 600.0
 

@@ -6,7 +6,7 @@ A catalog of somebody else's, or a front before one of ours, asks for none here.
 from typing import Any
 
 from catalog import Connection
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 
 _SERVED: dict[str, EmbeddedCatalog] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakehouse_ingest import jars, java
+from lakehouse_ingest.environment import jars, java
 from lakehouse_ingest.errors import LakehouseError
 from tests.services import browser, collector, debian, minio, prometheus
 

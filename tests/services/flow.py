@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Self, cast
 
-from lakehouse_ingest.commands.verify import prove
-from lakehouse_ingest.pipeline import Pipeline
+from lakehouse_ingest.operations.verify.findings import PROVEN
+from lakehouse_ingest.operations.verify.streams import prove
+from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.verifying.findings import PROVEN
 from tests.services.doors import in_settings
 from tests.services.faulty import Fault
 from tests.services.ingesting import Bench, spark_by

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from lakehouse_ingest.embedded.claim import LOOPBACK
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK
 from tests.services.doors import token_at
 
 PATIENCE = 60.0

@@ -12,12 +12,13 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.catalog_access import connection_of, spark_properties
-from lakehouse_ingest.ledger_keys import MARK
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.pipeline import Pipeline
-from lakehouse_ingest.session import LAKE, close_catalog
+from lakehouse_ingest.environment.spark_names import LAKE
+from lakehouse_ingest.environment.spark_session import close_catalog
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables.clients import connection_of, spark_properties
 from telemetry import OFF, Telemetry
 from tests.services.doors import client, in_settings
 from tests.services.pipelines import STARTING

@@ -12,8 +12,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
-from lakehouse_ingest.jars import cache_folder
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.jars import cache_folder
 from lakehouse_ingest.settings import S3Settings
 from tests.services.engine import Engine, answers, built, go
 

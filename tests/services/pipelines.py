@@ -19,7 +19,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from types import TracebackType
 from typing import Any, Self
 
-from lakehouse_ingest.embedded.claim import alive
+from lakehouse_ingest.environment.embedded.claim import alive
 from tests.services.doors import in_settings
 
 ROOT = Path(__file__).parents[2]
@@ -172,7 +172,7 @@ class Pipelines:
         number = len(self.started) + 1
         config = self.folder / f"pipeline-{number}.toml"
         config.write_text(settings)
-        command = [sys.executable, "-m", "lakehouse_ingest.cli", verb, "--config", str(config), *words]
+        command = [sys.executable, "-m", "lakehouse_ingest", verb, "--config", str(config), *words]
         variables = {key: value for key, value in os.environ.items() if not key.startswith("LAKEHOUSE_INGEST_")}
         variables["JAVA_TOOL_OPTIONS"] = JAVA_OPTIONS
         if self.jars:

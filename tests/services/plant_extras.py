@@ -6,12 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse_ingest.columns import ColumnPlan, Refused
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
+from lakehouse_ingest.schema.columns import ColumnPlan, Refused
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.shaping import faulty
-from lakehouse_ingest.sources.kafka import Kafka
+from lakehouse_ingest.stages.faults import faulty
+from lakehouse_ingest.stages.sources.kafka import Kafka
 
 STAGE = "decode"
 PAIRS = r"^\w+=[^;]*(;\w+=[^;]*)*$"

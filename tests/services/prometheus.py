@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
 from tests.services.debian import taken_out
 from tests.services.engine import Engine, answers
 from tests.services.pipelines import ROOT

@@ -25,8 +25,8 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from lakehouse_ingest.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.embedded.claim import LOOPBACK, any_free_port
+from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
 from tests.services.pipelines import until
 
 PASSWORD = r"""it's "quoted"; \n back\\slash $1 = ł"""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.settings import CatalogSettings
-from lakehouse_ingest.storage.s3 import S3
 from tests.services.doors import known
 from tests.services.gateway import Gateway
 from tests.services.minio import MinIO

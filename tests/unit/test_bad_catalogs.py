@@ -12,17 +12,16 @@ from unittest.mock import MagicMock
 import pytest
 
 import catalog
-from lakehouse_ingest.commands.check import _tables
+from lakehouse_ingest.cli.verbs.check import _tables
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
-from lakehouse_ingest.formats import json_object
-from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.records import Reason
-from lakehouse_ingest.routing import Route
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.stream import Stream
+from lakehouse_ingest.records import Reason, SourceIdentity
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stream import Stream
-from lakehouse_ingest.stream_tables import Refusal, StreamTables
+from lakehouse_ingest.stages.formats import json_object
+from lakehouse_ingest.stages.routing import Route
 from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
+from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from telemetry import OFF
 from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
 

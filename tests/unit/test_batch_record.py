@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, Tally
-from lakehouse_ingest.batch_record import BatchRecord, Landed
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Range, Token
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import Range, SourceIdentity, Token
+from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, Tally
 from lakehouse_ingest.tables import Lake, Place
+from lakehouse_ingest.tables.batch_log import BatchRecord, Landed
 
 AT = ("t", 0)
 START = Token("plant", 1, 1, -1)

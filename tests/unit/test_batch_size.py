@@ -2,17 +2,17 @@
 
 import pytest
 
-from lakehouse_ingest import batch_size, ledger_keys
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.ledger import keys
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import SourceIdentity, Token
+from lakehouse_ingest.tables import Place, batch_size
 
 MOST = 1_000_000
 
 
 def left(said: str | None, *, batch: int) -> Place:
     """The batch record after a start whose last commit was that of this batch; -1: it landed none."""
-    carried = {} if said is None else {f"{ledger_keys.SIZE}plant": said}
+    carried = {} if said is None else {f"{keys.SIZE}plant": said}
     mark = Mark(Token("plant", 1, 3, batch), SourceIdentity(), {}, {}, {})
     return Place("ns.batches", "ingest_plant_4", 1, mark, carried, known=True)
 

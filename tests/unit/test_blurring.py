@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest.blurring import blurred
+from lakehouse_ingest.observe.anonymize import blurred
 
 LONGEST = 200
 NAMES = {"name", "n", "ok", "no", "open"}

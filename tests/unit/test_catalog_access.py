@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.catalog_access import connection_of, refuse_what_is_no_rest_catalog, spark_properties
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
+from lakehouse_ingest.tables.clients import connection_of, refuse_what_is_no_rest_catalog, spark_properties
 
 URI = "http://localhost:8181"
 KEYS = {"access_key": "key-id", "secret_key": "key-secret", "session_token": "of-a-moment"}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.embedded import claim
-from lakehouse_ingest.embedded.claim import Claim, Note
+from lakehouse_ingest.environment.embedded import claim
+from lakehouse_ingest.environment.embedded.claim import Claim, Note
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 DIES_AT = 25

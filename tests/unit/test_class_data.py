@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.class_data import archive, java_options, prepare
+from lakehouse_ingest.environment.class_archive import archive, java_options, prepare
+from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
-from lakehouse_ingest.java import find_java
 
 
 @pytest.fixture

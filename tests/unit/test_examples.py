@@ -8,8 +8,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import catalog
-from lakehouse_ingest import ledger
-from lakehouse_ingest.planning import partitions_of, plan_from_settings
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.schema.declared import plan_from_settings
+from lakehouse_ingest.schema.layout import partitions_of
 from lakehouse_ingest.settings import Settings, load_settings, reference
 from lakehouse_ingest.settings.named_code import ASKED_FOR
 
@@ -83,6 +84,6 @@ def test_what_is_said_of_security_is_said_in_the_words_of_the_program() -> None:
     for name in ("max_columns", "max_new", "max_tables", "max_records", "on_error"):
         assert any(each.endswith(f".{name}") for each in known), name
     assert ASKED_FOR.count("--allow-code") == SECURITY.count("refused without `--allow-code`") == 1
-    assert f"{ledger.LARGEST >> 20} MiB" in SECURITY
+    assert f"{marks.LARGEST >> 20} MiB" in SECURITY
     assert "## Reporting a vulnerability" in SECURITY
     assert "@" not in SECURITY, "no address that nobody reads"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest import ledger, ledger_keys
 from lakehouse_ingest.errors import LedgerUnclear
-from lakehouse_ingest.ledger import FORMAT, Mark, SourceIdentity
-from lakehouse_ingest.records import Token
+from lakehouse_ingest.ledger import keys, marks
+from lakehouse_ingest.ledger.marks import FORMAT, Mark
+from lakehouse_ingest.records import SourceIdentity, Token
 
 
 def packed(body: bytes) -> str:
@@ -20,7 +20,7 @@ def packed(body: bytes) -> str:
 
 def exploding(**changes: Any) -> str:
     mark = Mark(Token("p", 1, 1, 1), SourceIdentity("c", {"t": "id"}), {("t", 0): 5}, {("t", 0): 7}, {("t", 0): 5})
-    front, _, text = ledger.encode(mark).partition(":")
+    front, _, text = marks.encode(mark).partition(":")
     body = json.loads(zlib.decompress(base64.b85decode(text)))
     return f"{front}:{base64.b85encode(zlib.compress(json.dumps({**body, **changes}).encode(), 9)).decode()}"
 
@@ -41,18 +41,18 @@ def test_a_mark_made_to_explode_is_refused_before_it_does(which: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(LedgerUnclear, match="can't be read"):
-            ledger.decode(text)
+            marks.decode(text)
         with pytest.raises(LedgerUnclear):
-            ledger.heads([{f"{ledger_keys.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
+            marks.heads([{f"{keys.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 10 * ledger.LARGEST
+    assert most < 10 * marks.LARGEST
 
 
 def test_what_a_start_could_not_read_is_not_written() -> None:
     with pytest.raises(LedgerUnclear, match="divide them among several"):
-        ledger.heads_text({f"table {number}": (number, number) for number in range(200_000)})
+        marks.heads_text({f"table {number}": (number, number) for number in range(200_000)})
     partitions = {("t", number): 10**11 + number for number in range(100_000)}
     mark = Mark(Token("p", 1, 1, 1), SourceIdentity("c", {"t": "id"}), partitions, partitions, partitions)
-    assert ledger.decode(ledger.encode(mark)) == mark
+    assert marks.decode(marks.encode(mark)) == mark

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import lakehouse_ingest
-from lakehouse_ingest.health import State
-from lakehouse_ingest.history import BATCHES, LONGEST, MINUTES, PROBLEMS, TABLES, History
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observe.health import State
+from lakehouse_ingest.observe.recent_activity import BATCHES, LONGEST, MINUTES, PROBLEMS, TABLES, History
+from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
 from telemetry import OFF, mask
 from telemetry.masking import REGISTRY
 
-PAGE = Path(lakehouse_ingest.__file__).with_name("status.html")
+PAGE = Path(lakehouse_ingest.__file__).with_name("observe") / "status.html"
 SECRET = "pl4nted-in-a-line"
 LANDED: dict[str, Any] = {
     "stream": "s",

@@ -1,9 +1,9 @@
-"""Who may import whom: the street runs one way, and `catalog` and `telemetry` live without the rest."""
+"""What import-linter's layers in `pyproject.toml` can't say: which packages a package must not need, and its doors."""
 
 import ast
+import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,82 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("lakehouse_ingest", "catalog", "telemetry")
-
-# Words that every stage may use.
-SHARED = {"errors", "fail_points", "ledger_keys", "records", "settings"}
-# Every module has one place: on the street, in what it stands on, or among those that drive it. The street, stage by
-# stage, each with the siblings it may import: only words that lie before it.
-STREET: dict[str, set[str]] = {
-    "sources": {"ledger", "plugins"},  # the identity of a topic is a word of the ledger
-    "columns": {"names"},
-    "formats": {"columns", "names", "plugins", "shaping"},  # from shaping the one spelling of a fault
-    "routing": {"columns", "shaping"},  # likewise
-    "rescuing": {"columns", "shaping"},
-    "transforms": {"accounting", "shaping"},  # the one spelling of a fault
-    "shaping": {"columns"},
-    "dead_letters": {"columns", "shaping"},
-    "writers": {"session"},  # the name of the catalog within Spark
-    "accounting": set(),
-    "ledger": set(),
-    "held": {"accounting", "session"},
-}
-# What they stand on must not know them either.
-GROUND: dict[str, set[str]] = {
-    "printable": set(),
-    "terminal": {"printable"},
-    "errors": {"printable"},
-    "fail_points": set(),
-    "ledger_keys": set(),
-    "records": set(),
-    "settings": set(),
-    "spark_errors": set(),
-    "class_data": {"jars"},
-    "warming": {"class_data", "jars", "session"},
-    "session": {"class_data", "names", "network", "spark_errors"},
-    "java": set(),
-    "network": set(),
-    "signals": set(),
-    "pacing": set(),
-    "retention": {"ledger"},
-    "tables": {"ledger", "retention"},
-    "plugins": set(),
-    "storage": {"jars", "network", "plugins"},
-    "catalog_access": {"embedded", "network", "storage", "tables"},
-    "questions": {"ledger", "tables"},
-    "starting": {"ledger", "questions", "tables"},
-    "origins": {"offset_log", "sources"},
-    "shares": {"ledger", "questions", "tables"},
-    "verifying": {"ledger", "sources", "tables"},
-    "health": set(),
-    "blurring": set(),
-    "history": {"blurring"},
-    "conventions": set(),
-    "observing": {"conventions", "health", "history", "printable"},
-    "looking": {"health", "observing", "open_transactions", "sources"},
-    "names": set(),
-    "contracts": {"columns", "shaping", "tables"},
-    "widening": {"columns", "contracts", "formats", "shaping", "tables"},
-    "planning": {"columns", "contracts", "formats", "names", "shaping", "tables", "writers"},
-    "table_keeper": {"columns", "contracts", "formats", "planning", "shaping", "tables", "widening", "writers"},
-    "stream_tables": {"contracts", "formats", "names", "planning", "routing", "table_keeper", "tables"},
-    "maintenance": {"ledger", "retention", "session"},
-    "jars": {"java", "network", "terminal"},
-    "embedded": {"java", "jars", "network", "storage"},
-    "callback": {"session"},
-    "demo": {"terminal"},
-    "offset_log": set(),
-    "batch_size": {"ledger", "tables"},
-    "promoting": {"columns"},
-    "scratch": set(),
-    "replicas": {"embedded", "ledger", "tables"},
-    "open_transactions": set(),
-    "standing": {"ledger", "open_transactions", "tables"},
-}
-# Each may import all of these, and of one another those that stand before it.
-DRIVERS = (
-    *("batch_record", "decided", "sorting", "batch", "opening", "stream", "pipeline", "rehearsing"),
-    *("testing", "commands", "api", "cli"),
-)
 
 
 @cache
@@ -117,75 +41,45 @@ def within(names: Iterator[str], package: str) -> set[str]:
     return {name for name in names if name == package or name.startswith(f"{package}.")}
 
 
-def siblings(stage: str) -> dict[str, set[str]]:
-    """For each module of a stage the other parts of lakehouse_ingest that it imports."""
-    own = f"lakehouse_ingest.{stage}"
-    return {
-        name: {imported.split(".")[1] for imported in within(imports(tree), "lakehouse_ingest") if imported.count(".")}
-        - {stage}
-        for name, tree in modules("lakehouse_ingest")
-        if name == own or name.startswith(f"{own}.")
-    }
+class TestLayers:
+    """`make check` runs import-linter; here it is seen to find what it is there for."""
 
+    def linted(self, folder: Path) -> subprocess.CompletedProcess[str]:
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        return self.lint(folder)
 
-def test_every_module_has_one_place() -> None:
-    """Whoever adds one says what it may import, and is held to that."""
-    there = {name.split(".")[1] for name, _ in modules("lakehouse_ingest") if "." in name}
-    assert Counter(there) == Counter([*STREET, *GROUND, *DRIVERS])
+    def lint(self, folder: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
+        return subprocess.run(
+            [*command, "--no-cache"], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        )
 
+    @pytest.mark.parametrize(
+        ("room", "planted", "said"),
+        [
+            ("stages/shaping.py", "import lakehouse_ingest.pipeline.stream", "A room imports the rooms below it"),
+            ("stages/shaping.py", "import lakehouse_ingest.ledger.marks", "Stages are silent"),
+            ("newcomer.py", "", "lakehouse_ingest.newcomer"),
+        ],
+    )
+    def test_layers_find_a_planted_wrong_import(self, tmp_path: Path, room: str, planted: str, said: str) -> None:
+        assert (before := self.linted(tmp_path)).returncode == 0, before.stdout
+        with (tmp_path / "lakehouse_ingest" / room).open("a", encoding="utf-8") as module:
+            module.write(f"\n{planted}\n")
+        after = self.lint(tmp_path)
+        assert after.returncode == 1
+        assert said in after.stdout
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_driver_imports_no_one_who_drives_it(driver: str) -> None:
-    for name, found in siblings(driver).items():
-        behind = found & {*DRIVERS[DRIVERS.index(driver) :]}
-        assert not behind, f"{name} imports {sorted(behind)}"
+    def test_every_room_says_in_one_sentence_what_it_is(self) -> None:
+        for room in (ROOT / "lakehouse_ingest").iterdir():
+            if (room / "__init__.py").exists():
+                assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room
 
-
-@pytest.mark.parametrize("stage", STREET)
-def test_a_stage_imports_the_shared_words_and_what_lies_before_it(stage: str) -> None:
-    for name, found in siblings(stage).items():
-        assert found <= SHARED | STREET[stage], f"{name} imports {sorted(found - SHARED - STREET[stage])}"
-
-
-@pytest.mark.parametrize("part", GROUND)
-def test_what_stages_stand_on_imports_nothing_of_theirs(part: str) -> None:
-    found = siblings(part)
-    assert found, f"{part} is gone: take it from the list"
-    for name, imported in found.items():
-        assert imported <= SHARED | GROUND[part], f"{name} imports {sorted(imported - SHARED - GROUND[part])}"
-
-
-def test_the_street_has_no_way_back() -> None:
-    allowed = {**STREET, **GROUND}
-
-    def reached(stage: str, way: tuple[str, ...]) -> None:
-        assert stage not in way, f"a circle: {' -> '.join((*way, stage))}"
-        for following in allowed.get(stage, set()):
-            reached(following, (*way, stage))
-
-    for stage in allowed:
-        reached(stage, ())
-
-
-def test_no_stage_knows_the_catalog_the_telemetry_or_the_pipeline() -> None:
-    """Stages are silent, and effects are last."""
-    upstream = {
-        "pipeline",
-        "stream",
-        "opening",
-        "batch",
-        "sorting",
-        "batch_record",
-        "stream_tables",
-        "table_keeper",
-        "observing",
-        "contracts",
-        "widening",
-    }
-    upstream |= {"tables", "cli", "commands"}
-    for stage in STREET:
-        for name, found in siblings(stage).items():
-            assert not found & upstream, name
+    def test_the_root_holds_seven_modules_at_most(self) -> None:
+        flat = {path.stem for path in (ROOT / "lakehouse_ingest").glob("*.py")} - {"__init__", "__main__"}
+        assert len(flat) <= 7
 
 
 @pytest.mark.parametrize(
@@ -202,12 +96,26 @@ def test_a_package_that_is_usable_alone_imports_none_of_the_others(package: str,
 
 
 @pytest.mark.parametrize(
-    ("package", "door"), [("catalog", "lakehouse_ingest.tables"), ("telemetry", "lakehouse_ingest.observing")]
+    ("package", "doors"),
+    [
+        ("catalog", {"tables", "schema"}),  # schema takes its plain values only
+        ("telemetry", {"observe"}),
+    ],
 )
-def test_a_package_has_one_door(package: str, door: str) -> None:
+def test_a_package_has_its_doors(package: str, doors: set[str]) -> None:
     importers = {name for name, tree in modules("lakehouse_ingest") if within(imports(tree), package)}
-    assert importers
-    assert all(name == door or name.startswith(f"{door}.") for name in importers)
+    assert {name.split(".")[1] for name in importers} == doors
+
+
+def test_schema_takes_nothing_from_the_catalog_that_acts() -> None:
+    taken = {
+        imported.removeprefix("catalog.")
+        for name, tree in modules("lakehouse_ingest")
+        if name.startswith("lakehouse_ingest.schema")
+        for imported in within(imports(tree), "catalog")
+    }
+    acting = {name for name in taken if not (name[0].isupper() or name in {"bare", "same_partitions"})}
+    assert not acting
 
 
 @pytest.mark.parametrize("package", ["catalog", "telemetry"])
@@ -242,7 +150,7 @@ def test_a_package_is_importable_without_spark_and_without_the_others(package: s
 
 
 def test_asking_the_command_line_for_help_loads_no_spark() -> None:
-    program = "import sys, lakehouse_ingest.cli; sys.exit('pyspark' in sys.modules)"
+    program = "import sys, lakehouse_ingest.cli.app; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=False).returncode == 0
 
 

@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 import pytest
 
-from lakehouse_ingest.commands import jars as command
+from lakehouse_ingest.cli.verbs import jars as command
+from lakehouse_ingest.environment.jars import cache_folder, ensure, fetch, ivy, jars_folder_from, present, remove_cache
+from lakehouse_ingest.environment.jars.bundle import bundle
+from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
-from lakehouse_ingest.jars import cache_folder, ensure, fetch, ivy, jars_folder_from, present, remove_cache
-from lakehouse_ingest.jars.bundle import bundle
-from lakehouse_ingest.java import find_java
 
 
 @pytest.fixture

@@ -12,10 +12,17 @@ from confluent_kafka.admin import AdminClient
 
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.sources import kafka, refusals
-from lakehouse_ingest.sources.client_options import BOTH, LIBRDKAFKA, ONLY_JAVA, ONLY_LIBRDKAFKA, OURS, sorted_out
-from lakehouse_ingest.sources.clients import for_java, for_librdkafka
-from lakehouse_ingest.sources.refusals import of_java, of_text
+from lakehouse_ingest.stages.sources import kafka, refusals
+from lakehouse_ingest.stages.sources.client_options import (
+    BOTH,
+    LIBRDKAFKA,
+    ONLY_JAVA,
+    ONLY_LIBRDKAFKA,
+    OURS,
+    sorted_out,
+)
+from lakehouse_ingest.stages.sources.clients import for_java, for_librdkafka
+from lakehouse_ingest.stages.sources.refusals import of_java, of_text
 from tests.services.young_broker import young_broker
 
 ROOT = Path(__file__).parents[2]

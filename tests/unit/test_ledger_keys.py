@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from catalog import commits, probing
-from lakehouse_ingest import ledger_keys
-from lakehouse_ingest.ledger_keys import BRANCH, DURABLE, PREFIX, PROBE, PUBLISHED, Place
+from lakehouse_ingest.ledger import keys
+from lakehouse_ingest.ledger.keys import BRANCH, DURABLE, PREFIX, PROBE, PUBLISHED, Place
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,10 +22,10 @@ def test_list_has_every_name_of_the_module() -> None:
     listed = {key.name for key in DURABLE}
     defined = {
         value
-        for name, value in vars(ledger_keys).items()
+        for name, value in vars(keys).items()
         if name.isupper() and not name.startswith("_") and isinstance(value, str)
     }
-    assert defined - listed == {PREFIX, ledger_keys.GUESSED}
+    assert defined - listed == {PREFIX, keys.GUESSED}
 
 
 def test_list_has_no_name_twice() -> None:
@@ -40,11 +40,11 @@ def test_meaning_is_a_sentence() -> None:
 def test_keys_are_spelled_in_one_module() -> None:
     """A key that is written elsewhere would be missing in the list, and on the page that is made from it."""
     ours = {key.name for key in DURABLE if key.name.startswith((PREFIX, "write.wap", "wap.id"))}
-    ours -= {ledger_keys.REGISTERED}  # the gauges of a table begin so as well
+    ours -= {keys.REGISTERED}  # the gauges of a table begin so as well
     found = {
         (path.relative_to(ROOT).as_posix(), text)
         for path in (ROOT / "lakehouse_ingest").rglob("*.py")
-        if path.name != Path(ledger_keys.__file__).name
+        if path.name != Path(keys.__file__).name
         for text in texts_of(path)
         if text in ours
     }

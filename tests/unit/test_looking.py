@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from lakehouse_ingest.looking import SAMPLES, Behind, Processes, Used, descendants, used
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.sampler import SAMPLES, Behind, Processes, Used, descendants, used
 from lakehouse_ingest.records import Offsets
 from telemetry.testing import recorded
 

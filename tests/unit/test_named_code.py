@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.commands.run import refuse_early
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
+from lakehouse_ingest.pipeline.assembly import refuse_early
 from lakehouse_ingest.settings import load_settings
 from lakehouse_ingest.settings.named_code import names_code
 from tests.services.command import Command

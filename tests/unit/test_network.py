@@ -10,9 +10,9 @@ import certifi
 import pytest
 import requests
 
+from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.proxies import java_properties, reach_this_machine, rest_properties, s3_properties
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.java import find_java
-from lakehouse_ingest.network import java_properties, reach_this_machine, rest_properties, s3_properties
 
 BUNDLE = Path(certifi.where()).read_text(encoding="utf-8")
 ALWAYS = "localhost|127.*|[::1]"

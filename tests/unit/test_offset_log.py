@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.offset_log import entry
+from lakehouse_ingest.ledger.offset_log import entry
 
 TEXT = 'v1\n{"batchWatermarkMs":0}\n{"sensors":{"0":1700,"1":42}}'
 LONG = 'v1\n{}\n{"sensors":{' + ",".join(f'"{number}":{number * 1000}' for number in range(200)) + "}}"

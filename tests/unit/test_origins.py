@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused
-from lakehouse_ingest.origins import checkpoint, offsets_in
-from lakehouse_ingest.origins.checkpoint import Checkpoint, ended, of_checkpoint, offsets_of
-from lakehouse_ingest.origins.given import of_file
-from lakehouse_ingest.origins.groups import DATA_WRITTEN, event
-from lakehouse_ingest.origins.summaries import BATCH, CONTROL, FLINK, QUERY, Traces, Writer, together, traces
+from lakehouse_ingest.operations.adopt import checkpoint, offsets_in
+from lakehouse_ingest.operations.adopt.checkpoint import Checkpoint, ended, of_checkpoint, offsets_of
+from lakehouse_ingest.operations.adopt.given import of_file
+from lakehouse_ingest.operations.adopt.groups import DATA_WRITTEN, event
+from lakehouse_ingest.operations.adopt.summaries import BATCH, CONTROL, FLINK, QUERY, Traces, Writer, together, traces
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.sources.kafka import as_json
+from lakehouse_ingest.stages.sources.kafka import as_json
 
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n'
 maps = st.dictionaries(st.tuples(st.text(min_size=1), st.integers(0, 999)), st.integers(0, 2**62), max_size=8)

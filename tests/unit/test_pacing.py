@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.pacing import LOOK_S, Waiting, due, wait_until_due
+from lakehouse_ingest.pipeline.pacing import LOOK_S, Waiting, due, wait_until_due
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import StreamSettings
 

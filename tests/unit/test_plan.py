@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console, Group
 
 from catalog import Column, Foreseen, Partition, TableState
-from lakehouse_ingest.accounting import Tally
-from lakehouse_ingest.commands import plan
+from lakehouse_ingest.cli.verbs import plan
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
-from lakehouse_ingest.rehearsing import Example, Foresight, Outlook, Seen, Writing, files_an_hour
+from lakehouse_ingest.pipeline.dry_run import Example, Foresight, Outlook, Seen, Writing, files_an_hour
 from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.stages.accounting import Tally
 
 
 def state(name: str = "iot.sensors", *columns: Column, **others: Any) -> TableState:

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from catalog import Column, Partition
-from lakehouse_ingest import planning
 from lakehouse_ingest.errors import LONGEST as LONGEST_SENTENCE
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged
+from lakehouse_ingest.schema import existing, layout
+from lakehouse_ingest.schema.declared import plan_from_settings
 from lakehouse_ingest.settings import TableSettings
 from tests.services.schemas import table_of
 
@@ -29,27 +30,27 @@ def settings(*partitions: str, **others: Any) -> TableSettings:
     ],
 )
 def test_parts_of_the_time_are_one_hidden_partition_of_the_finest(written: list[str], meant: list[str]) -> None:
-    assert planning.partitions_of(settings(*written)) == tuple(map(Partition.parse, meant))
-    assert planning.derived_of(settings(*written)) == ()
+    assert layout.partitions_of(settings(*written)) == tuple(map(Partition.parse, meant))
+    assert layout.derived_of(settings(*written)) == ()
 
 
 def test_in_directories_each_part_is_a_column_of_its_own() -> None:
     wanted = settings("location", "year", "month", hive_directories=True)
-    assert planning.partitions_of(wanted) == (Partition("location"), Partition("year"), Partition("month"))
-    assert planning.derived_of(wanted) == ("year", "month")
+    assert layout.partitions_of(wanted) == (Partition("location"), Partition("year"), Partition("month"))
+    assert layout.derived_of(wanted) == ("year", "month")
 
 
 @pytest.mark.parametrize("written", [["hour"], ["year", "day"], ["month", "year"], ["year", "year"]])
 def test_what_is_no_chain_from_the_year_on_is_refused(written: list[str]) -> None:
     with pytest.raises(SettingsRefused, match=rf"or write {written[-1]}\(event_time\)") as refusal:
-        planning.partitions_of(settings(*written))
+        layout.partitions_of(settings(*written))
     assert len(str(refusal.value)) <= LONGEST_SENTENCE
 
 
 @pytest.mark.parametrize("kind", ["uuid", "time", "fixed[4]", "struct<at: time>", "list<timestamptz_ns>"])
 def test_a_type_that_is_not_written_from_here_is_refused(kind: str) -> None:
     with pytest.raises(TableChanged, match=r"the column id of n\.t is .*, which is not written from here"):
-        planning.plan_from_table(table_of((Column("id", kind),)), settings(event_time_unit="ms"))
+        existing.plan_from_table(table_of((Column("id", kind),)), settings(event_time_unit="ms"))
 
 
 @pytest.mark.parametrize(
@@ -67,28 +68,28 @@ def test_what_needs_a_value_within_is_refused(kind: str, needs: bool) -> None:  
     there, wanted = table_of((Column("place", kind, required=True),)), settings(event_time_unit="ms")
     if needs:
         with pytest.raises(TableChanged, match=r"the column place of .* needs values within"):
-            planning.plan_from_table(there, wanted)
+            existing.plan_from_table(there, wanted)
     else:
-        plan = planning.plan_from_table(there, wanted)
+        plan = existing.plan_from_table(there, wanted)
         assert plan
         assert plan.columns[0].required
 
 
 def test_a_table_whose_partition_has_the_name_of_a_column_of_ours_is_refused() -> None:
     state = table_of((Column("ts", "timestamptz"),), former=(Partition("ts", "day", "event_time"),))
-    plan = planning.plan_from_table(state, settings(event_time_unit="ms"))
+    plan = existing.plan_from_table(state, settings(event_time_unit="ms"))
     assert plan
     with pytest.raises(
         TableChanged, match=r"n\.t needs a column event_time, .* a partition field of that name"
     ) as told:
-        planning.additions(state, plan, settings("ts"))
+        existing.additions(state, plan, settings("ts"))
     assert len(str(told.value)) <= LONGEST_SENTENCE
 
 
 def test_a_declared_column_of_that_name_is_refused() -> None:
     declared = settings("year", columns=[{"name": "year", "type": "int"}])
     with pytest.raises(SettingsRefused, match=r"have a field year of their own: write year\(event_time\)") as refusal:
-        planning.plan_from_settings("t", declared)
+        plan_from_settings("t", declared)
     assert len(str(refusal.value)) <= LONGEST_SENTENCE
     assert isinstance(refusal.value, LakehouseError)
 
@@ -108,6 +109,6 @@ def test_a_declared_column_of_that_name_is_refused() -> None:
 def test_zeros_that_no_sort_tells_apart_are_partitions_apart(kind: str, partition: str, parts: bool) -> None:  # noqa: FBT001
     """With one file open at a time Iceberg would refuse 0.0, -0.0, 0.0: the first one's file is closed by then."""
     wanted = settings(partition, event_time_unit="ms")
-    plan = planning.plan_from_table(table_of((Column("level", kind),)), wanted)
+    plan = existing.plan_from_table(table_of((Column("level", kind),)), wanted)
     assert plan
-    assert planning.parts_zeros(plan, wanted) is parts
+    assert layout.parts_zeros(plan, wanted) is parts

@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest import formats, sources, storage
-from lakehouse_ingest.commands.run import refuse_early
+from lakehouse_ingest.environment import storage
+from lakehouse_ingest.environment.storage.local_files import LocalFiles
+from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
-from lakehouse_ingest.formats import json_object
+from lakehouse_ingest.pipeline.assembly import refuse_early
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, load_settings
-from lakehouse_ingest.sources.kafka import Kafka
-from lakehouse_ingest.storage.local_files import LocalFiles
-from lakehouse_ingest.storage.s3 import S3
+from lakehouse_ingest.stages import formats, sources
+from lakehouse_ingest.stages.formats import json_object
+from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.distributions import install
 
 OFFERED = {

@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.commands.top import ask, frame
+from lakehouse_ingest.cli.verbs.top import ask, frame
+from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.errors import TryAgain, fitted
-from lakehouse_ingest.health import State
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observe.health import State
+from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.printable import all_printable, printable
 from lakehouse_ingest.settings import HealthSettings
-from lakehouse_ingest.terminal import Terminal, say
 from telemetry import OFF
 from tests.services.command import on_a_terminal
 from tests.unit.catalog_package.test_errors import after_connecting, serving

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lakehouse_ingest.commands.progress import Progress, progress
+from lakehouse_ingest.cli.progress_line import Progress, progress
 
 LANDED: dict[str, Any] = {
     "landed": {"a": 1_000, "b": 234},

@@ -13,9 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest.commands.promote import _looked, _planned
+from lakehouse_ingest.cli.verbs.promote import _looked, _planned
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.promoting import covered, fitted, found_at, parts_of, put_at, type_of, value_of, written
+from lakehouse_ingest.operations.json_values import (
+    covered,
+    fitted,
+    found_at,
+    parts_of,
+    put_at,
+    type_of,
+    value_of,
+    written,
+)
 from lakehouse_ingest.tables import Column, Lake, Partition, TableState, arrow_type
 
 ANY = st.recursive(

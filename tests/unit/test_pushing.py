@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.commands.verify import Verified, tell
-from lakehouse_ingest.observing import Watch, pushing
+from lakehouse_ingest.observe.watch import Watch, pushing
+from lakehouse_ingest.operations.verify.findings import Finding, Kind, Verdict
+from lakehouse_ingest.operations.verify.streams import Verified, tell
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.verifying.findings import Finding, Kind, Verdict
 from telemetry.testing import recorded
 from tests.services.otlp import OtlpReceiver
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from lakehouse_ingest.errors import SourceChanged, fitted
-from lakehouse_ingest.ledger import Mark, SourceIdentity, begun_again
-from lakehouse_ingest.questions import ADVICE, SourceNow, of_source, of_tables
-from lakehouse_ingest.records import Choice, Offsets, Token
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import Choice, Offsets, SourceIdentity, Token, begun_again
+from lakehouse_ingest.resume.blockers import ADVICE, SourceNow, of_source, of_tables
 from lakehouse_ingest.tables import Place, Registered
 
 IDS = {"t": "id-1", "u": "id-2"}

@@ -15,13 +15,13 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 import catalog
 from catalog.errors import CatalogError
 from lakehouse_ingest import errors
-from lakehouse_ingest import stream as streams
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline import stream as streams
+from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stream import Stream
 from lakehouse_ingest.tables import Connection
-from lakehouse_ingest.tables.explaining import explained
+from lakehouse_ingest.tables.errors import explained
 from telemetry import OFF
 
 LIMIT_S, MANY = 600.0, 4

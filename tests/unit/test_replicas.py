@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakehouse_ingest.ledger import Mark, SourceIdentity
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.replicas import SLOTS, Process, Start, last_landing, noted, of_this_host, starts, wait_s
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import SourceIdentity, Token
+from lakehouse_ingest.resume.replicas import SLOTS, Process, Start, last_landing, noted, of_this_host, starts, wait_s
 
 NOW = 10_000.0
 A, B, C = (Process(host, 7, "1") for host in ("pod-a", "pod-b", "pod-c"))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.scratch import LOCK, PREFIX, scratch_folder
+from lakehouse_ingest.environment.scratch import LOCK, PREFIX, scratch_folder
 
 HOLDS_ONE = """
 from pathlib import Path
-from lakehouse_ingest.scratch import scratch_folder
+from lakehouse_ingest.environment.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "checkpoint").mkdir()
     print(folder, flush=True)

@@ -6,7 +6,7 @@ import pytest
 
 from catalog import specs
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.secret_keys import HIDDEN_KEYS, SECRET_KEYS, secrets_of
+from lakehouse_ingest.settings.secret_words import HIDDEN_KEYS, SECRET_KEYS, secrets_of
 from telemetry import masking
 
 PLANTED = {

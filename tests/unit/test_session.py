@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.observing import Watch
-from lakehouse_ingest.session import OTHERS, Line, _arguments, _environment, _options
+from lakehouse_ingest.environment.spark_session import OTHERS, Line, _arguments, _environment, _options
+from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import SparkSettings
 from telemetry.testing import recorded
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest import shares
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
-from lakehouse_ingest.ledger import Mark, SourceIdentity, highest, to_summary
-from lakehouse_ingest.ledger_keys import SETTINGS
-from lakehouse_ingest.questions import SourceNow
-from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.ledger.keys import SETTINGS
+from lakehouse_ingest.ledger.marks import Mark, highest, to_summary
+from lakehouse_ingest.records import Offsets, SourceIdentity, Token
+from lakehouse_ingest.resume import shared_partitions
+from lakehouse_ingest.resume.blockers import SourceNow
+from lakehouse_ingest.resume.start_offsets import as_text
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.starting import as_text
 from lakehouse_ingest.tables import Place
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
@@ -48,7 +48,7 @@ def taken(
     settings = SourceSettings.model_validate({"partitions": {"t": reads}, **source})
     now = SourceNow(IDENTITY, {("t", n): 0 for n in reads}, {("t", n): 100 for n in reads})
     record = place("record", noted or summary)
-    return shares.taken_over("own", record, [place("ns.events", summary)], now, done or {}, settings)
+    return shared_partitions.taken_over("own", record, [place("ns.events", summary)], now, done or {}, settings)
 
 
 LEFT = carried(at(p2=40, p3=9), at(p2=40, p3=9), [3])  # it was at 40 when it left partition 2
@@ -104,9 +104,9 @@ def test_where_nobody_states_partitions_nothing_is_looked_at() -> None:
 def test_what_is_left_is_not_forgotten_and_not_left_in_the_middle() -> None:
     now = SourceNow(IDENTITY, at(p0=0), at(p0=100))
     record, done = place("record", {}, at(p0=9, p2=40)), {**at(p0=9, p2=40), ("gone", 0): 3}
-    assert shares.left(record, [place("t", {}, at(p2=30))], now, done) == at(p2=40)
+    assert shared_partitions.left(record, [place("t", {}, at(p2=30))], now, done) == at(p2=40)
     with pytest.raises(SettingsRefused, match=r"leaves out partition 2 of topic t in the middle"):
-        shares.left(record, [place("t", {}, at(p2=50))], now, highest([done]))
+        shared_partitions.left(record, [place("t", {}, at(p2=50))], now, highest([done]))
 
 
 def test_every_sentence_is_short() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse_ingest.environment.spark_errors import of_disk
 from lakehouse_ingest.errors import LONGEST
-from lakehouse_ingest.spark_errors import of_disk
 
 HADOOP = (
     "\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)\n\tat org.apache.hadoop.fs.RawLocalFileSystem"

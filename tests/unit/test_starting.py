@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest import starting
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
-from lakehouse_ingest.ledger import Mark, SourceIdentity, ids_of, newest, to_summary
-from lakehouse_ingest.questions import SourceNow
-from lakehouse_ingest.records import Offsets, Token
+from lakehouse_ingest.ledger.marks import Mark, ids_of, newest, to_summary
+from lakehouse_ingest.records import Offsets, SourceIdentity, Token
+from lakehouse_ingest.resume import start_offsets
+from lakehouse_ingest.resume.beginnings import beginning, refuse_unkept, refuse_unread
+from lakehouse_ingest.resume.blockers import SourceNow
+from lakehouse_ingest.resume.start_offsets import as_text, compare, complete, hash_of, meaning, same_tables, uncertain
 from lakehouse_ingest.settings import SourceSettings, load_settings
-from lakehouse_ingest.sources.beginnings import beginning, refuse_unkept, refuse_unread
-from lakehouse_ingest.starting import as_text, compare, complete, hash_of, meaning, same_tables, uncertain
 from lakehouse_ingest.tables import Place, Registered
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
@@ -54,7 +54,7 @@ def begin(
         done,
         now.ends,
     )
-    return starting.begin(record, places, now, new)
+    return start_offsets.begin(record, places, now, new)
 
 
 NOON = dt.datetime(2026, 11, 18, 12, tzinfo=dt.UTC)

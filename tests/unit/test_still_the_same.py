@@ -11,19 +11,19 @@ from unittest.mock import MagicMock
 import pytest
 
 from catalog import Snapshot
-from lakehouse_ingest import batch
-from lakehouse_ingest.accounting import LANDED, Tally
-from lakehouse_ingest.batch import Staged, Street
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import Mark, SourceIdentity, to_summary
-from lakehouse_ingest.ledger_keys import SETTINGS
-from lakehouse_ingest.records import Token
-from lakehouse_ingest.sources import Source
-from lakehouse_ingest.stream import _refuse_others
-from lakehouse_ingest.table_keeper import Landing
+from lakehouse_ingest.ledger.keys import SETTINGS
+from lakehouse_ingest.ledger.marks import Mark, to_summary
+from lakehouse_ingest.pipeline import batch
+from lakehouse_ingest.pipeline.batch import Staged, Street
+from lakehouse_ingest.pipeline.stream import _refuse_others
+from lakehouse_ingest.records import SourceIdentity, Token
+from lakehouse_ingest.schema.layout import FileOptions
+from lakehouse_ingest.stages.accounting import LANDED, Tally
+from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import Place, TableState
 from lakehouse_ingest.tables.publishing import OnBranch
-from lakehouse_ingest.writers.iceberg import FileOptions
+from lakehouse_ingest.tables.table_keeper import Landing
 
 # -- topics -----------------------------------------------------------------------------------------------
 

@@ -7,18 +7,18 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from lakehouse_ingest import sorting, stream_tables
-from lakehouse_ingest.batch import Street
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.formats import json_object
-from lakehouse_ingest.ledger_keys import TYPE
+from lakehouse_ingest.ledger.keys import TYPE
+from lakehouse_ingest.pipeline import split_by_table
+from lakehouse_ingest.pipeline.batch import Street
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.routing import Route
+from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, TableSettings
-from lakehouse_ingest.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
-from lakehouse_ingest.table_keeper import Landing, TableKeeper
-from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState
-from lakehouse_ingest.writers.iceberg import FileOptions
+from lakehouse_ingest.stages.formats import json_object
+from lakehouse_ingest.stages.routing import Route
+from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState, stream_tables
+from lakehouse_ingest.tables.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
+from lakehouse_ingest.tables.table_keeper import Landing, TableKeeper
 from tests.services.schemas import table_of
 
 TO_SENSORS = Route(0, "", "sensors")
@@ -157,7 +157,7 @@ def test_a_table_is_registered_before_the_one_pass_that_writes(monkeypatch: pyte
     )
     tables._found[Route(0)] = keeper
     registered: list[int] = []
-    monkeypatch.setattr(sorting, "whole", lambda *_: registered.append(len(told)))
+    monkeypatch.setattr(split_by_table, "whole", lambda *_: registered.append(len(told)))
     street = cast("Street", SimpleNamespace(tables=tables, _span=None))
     for _ in range(2):
         with Street._parted(street, MagicMock(), keeper, MagicMock()):

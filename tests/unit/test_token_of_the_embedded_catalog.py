@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.catalog_access import connection_of, embedded_token, spark_properties
-from lakehouse_ingest.embedded.catalog import EmbeddedCatalog
-from lakehouse_ingest.embedded.claim import LOOPBACK, Note
+from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, Note
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
+from lakehouse_ingest.tables.clients import connection_of, embedded_token, spark_properties
 
 TOKEN = "t0ken" * 4
 NOBODY = 65534

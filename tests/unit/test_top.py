@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lakehouse_ingest import cli
-from lakehouse_ingest.commands.top import CELLS, _cells, ask, frame
-from lakehouse_ingest.embedded.claim import any_free_port
+from lakehouse_ingest.cli import app
+from lakehouse_ingest.cli.verbs.top import CELLS, _cells, ask, frame
+from lakehouse_ingest.environment.embedded.claim import any_free_port
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
-from lakehouse_ingest.health import State
-from lakehouse_ingest.observing import Watch
+from lakehouse_ingest.observe.health import State
+from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
 from telemetry import OFF
 
@@ -83,7 +83,7 @@ def test_once_prints_one_frame_for_scripts(page: str, tmp_path: Path, monkeypatc
     config = tmp_path / "pipeline.toml"
     config.write_text(f'[[streams]]\ntopics = ["sensors"]\n[health]\nhost = "{host}"\nport = {port}\n')
     for words in (["--url", page.removesuffix("/status.json")], ["--config", str(config)]):
-        done = CliRunner().invoke(cli.app, ["top", "--once", *words])
+        done = CliRunner().invoke(app.app, ["top", "--once", *words])
         assert done.exit_code == 0, done.output
         assert "1,234,567" in done.output
         assert "\x1b" not in done.output
@@ -101,7 +101,7 @@ def test_why_there_is_nothing_to_see(tmp_path: Path, health: str, error: type[La
     config = tmp_path / "pipeline.toml"
     config.write_text(f'[[streams]]\ntopics = ["sensors"]\n{health}\n'.replace("FREE", str(any_free_port())))
     with pytest.raises(error, match=said) as refused:
-        CliRunner().invoke(cli.app, ["top", "--once", "--config", str(config)], catch_exceptions=False)
+        CliRunner().invoke(app.app, ["top", "--once", "--config", str(config)], catch_exceptions=False)
     assert len(str(refused.value)) <= 200
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.class_data import archive, java_options, prepare
+from lakehouse_ingest.environment.class_archive import archive, java_options, prepare
+from lakehouse_ingest.environment.jars import ensure, fetch, mistrust
+from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
-from lakehouse_ingest.jars import ensure, fetch, mistrust
-from lakehouse_ingest.java import find_java
 
 NOBODY = 65_534
 superuser = pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can give a file away")

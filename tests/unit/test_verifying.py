@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_ingest.ledger import SourceIdentity
-from lakehouse_ingest.records import Offsets, TopicPartition
-from lakehouse_ingest.sources import Source
-from lakehouse_ingest.verifying.findings import LISTED, PROVEN, Finding, Findings, Kind
-from lakehouse_ingest.verifying.holes import Broker, History, Judge
-from lakehouse_ingest.verifying.pages import PAGE, Full, Pages, joined
-from lakehouse_ingest.verifying.proof import windows
-from lakehouse_ingest.verifying.recorded import Counted, Landings, Recorded, _together
-from lakehouse_ingest.verifying.removed import Part, bounded, fewer, narrowed, total
+from lakehouse_ingest.operations.verify.acknowledged import Part, bounded, fewer, narrowed, total
+from lakehouse_ingest.operations.verify.findings import LISTED, PROVEN, Finding, Findings, Kind
+from lakehouse_ingest.operations.verify.gaps import Broker, History, Judge
+from lakehouse_ingest.operations.verify.offset_sets import PAGE, Full, Pages, joined
+from lakehouse_ingest.operations.verify.proof import windows
+from lakehouse_ingest.operations.verify.recorded_batches import Counted, Landings, Recorded, _together
+from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition
+from lakehouse_ingest.stages.sources import Source
 from tests.unit.catalog_package.test_specs import state as of_snapshots
 
 AT = ("t", 0)

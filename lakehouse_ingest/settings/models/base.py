@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from lakehouse_ingest.settings.secret_keys import HIDDEN, without_login
+from lakehouse_ingest.settings.secret_words import HIDDEN, without_login
 
 
 class SettingsModel(BaseModel):

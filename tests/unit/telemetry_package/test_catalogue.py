@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from lakehouse_ingest.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
+from lakehouse_ingest.operations.verify.findings import Kind
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.verifying.findings import Kind
+from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from telemetry import INSTRUMENTS, metrics, metrics_page
 from telemetry.instruments import ATTRIBUTES
 from telemetry.naming import prometheus_name

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.embedded.claim import any_free_port
+from lakehouse_ingest.environment.embedded.claim import any_free_port
 from telemetry import Telemetry, TelemetrySettings, start
 from telemetry.exporters import build
 from telemetry.exporters.statsd import LONGEST, datagrams

@@ -1,0 +1,57 @@
+"""`lakehouse-ingest files`: the files that hold the rows of tables now, for engines that know only files. No Spark."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from lakehouse_ingest.environment.terminal import say
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.tables import Lake, LiveFile
+from lakehouse_ingest.tables.catalog_address import catalog_at
+from lakehouse_ingest.tables.clients import connection_of
+
+DATA = "data"
+
+
+def files(
+    settings: Settings,
+    table: str | None,
+    *,
+    snapshot: int | None = None,
+    deletes: bool = False,
+    jars: Path | None = None,
+    as_json: bool = False,
+) -> None:
+    """A line each, as they are found: how many there are does not matter. Of a table that can't be read it is told in
+    the end: whoever lists all has those of the others by then."""
+    if snapshot is not None and table is None:
+        raise SettingsRefused("a snapshot is one of a single table: name the table")
+    with catalog_at(settings, jars) as uri:
+        lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
+        namespace = settings.catalog.namespace
+        names = lake.names_in(namespace) if table is None else [table if "." in table else f"{namespace}.{table}"]
+        unread: list[LakehouseError] = []
+        for name in names:
+            try:
+                for _, file in listed(lake, [name], snapshot, deletes=deletes):
+                    kind = f"{file.content}\t" if deletes else ""
+                    say(_as_json(name, file) if as_json else f"{kind}{file.path}")
+            except LakehouseError as failure:
+                if table is not None:
+                    raise
+                unread.append(failure)
+    if unread:
+        raise type(unread[0])(f"{unread[0]}; not listed, or not all of it: {len(unread)} of {len(names)} tables")
+
+
+def listed(
+    lake: Lake, tables: list[str], snapshot: int | None = None, *, deletes: bool = False
+) -> Iterator[tuple[str, LiveFile]]:
+    for table in tables:
+        for file in lake.live_files(table, snapshot, deletes=deletes):
+            yield table, file
+
+
+def _as_json(table: str, file: LiveFile) -> str:
+    return json.dumps({"table": table, **vars(file)})

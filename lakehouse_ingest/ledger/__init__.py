@@ -1,0 +1,1 @@
+"""What has landed, as values."""

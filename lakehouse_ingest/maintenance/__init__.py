@@ -1,1 +1,0 @@
-"""What keeps tables small while they are written to."""

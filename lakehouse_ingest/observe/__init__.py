@@ -1,0 +1,1 @@
+"""Spans, events, health and the status page. The only importer of `telemetry`."""

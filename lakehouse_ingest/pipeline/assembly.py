@@ -1,0 +1,182 @@
+"""From settings to a pipeline that is ready to run, with all that it stands on."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from threading import Event, current_thread, main_thread
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakehouse_ingest.environment.jars import ensure, jars_folder_from
+from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.scratch import scratch_folder
+from lakehouse_ingest.environment.signals import stopping
+from lakehouse_ingest.environment.spark_session import session
+from lakehouse_ingest.observe.watch import Watch, watch
+from lakehouse_ingest.pipeline.dry_run import Foresight, foresee
+from lakehouse_ingest.pipeline.pipeline import Pipeline
+from lakehouse_ingest.schema import declared, layout
+from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
+from lakehouse_ingest.settings.named_code import refuse_code
+from lakehouse_ingest.settings.secret_words import without_login
+from lakehouse_ingest.stages import formats, sources, transforms
+from lakehouse_ingest.stages.transforms import Transform
+from lakehouse_ingest.tables.catalog_address import address_or_empty
+from lakehouse_ingest.tables.clients import (
+    connection_of,
+    embedded,
+    embedded_token,
+    refuse_what_is_no_rest_catalog,
+    spark_properties,
+)
+
+
+@dataclass
+class Running:
+    """A pipeline and what it stands on, ready to `run`."""
+
+    pipeline: Pipeline
+    spark: SparkSession
+    watch: Watch
+    catalog_uri: str
+    stop: Event = field(default_factory=Event)
+
+
+def about(settings: Settings) -> Mapping[str, Any]:
+    """What the pipeline is, for whoever looks at its page."""
+    catalog = without_login(settings.catalog.uri) if settings.catalog.uri else "the embedded catalog"
+    return {
+        "version": version("lakehouse-ingest"),
+        "source": f"{settings.source.kind} at {settings.source.brokers}",
+        "catalog": f"namespace {settings.catalog.namespace} of {catalog}",
+        "streams": {
+            stream.known_as: f"{stream.topic_pattern or ', '.join(stream.topics)}, every {stream.every:g} s"
+            for stream in settings.streams
+        },
+    }
+
+
+@contextmanager
+def opened(
+    settings: Settings,
+    *,
+    jars: Path | None = None,
+    drain: bool = False,
+    max_batches: int | None = None,
+    accept_changes: bool = False,
+    transform: Transform | None = None,
+    allow_code: bool = False,
+    stop: Event | None = None,
+) -> Iterator[Running]:
+    """Everything that a run needs, started in order and ended in the reverse one."""
+    allow_code = allow_code or os.environ.get("LAKEHOUSE_INGEST_ALLOW_CODE") == "1"
+    jars = jars or jars_folder_from(os.environ)
+    chosen = [transform or named for named in refuse_early(settings, allow_code=allow_code)]
+    with ExitStack() as stack:
+        watching = watch(settings)
+        stack.callback(watching.close)
+        # From the beginning: Spark takes its time, and whoever waits for us sees that we are starting.
+        watching.board.expect(stream.known_as for stream in settings.streams)
+        stack.enter_context(watching.serving(settings.health, about(settings)))
+        java, spark_jars = find_java(), ensure("spark", folder=jars)
+        uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
+        watching.hide(embedded_token(settings.catalog, uri))
+        scratch = stack.enter_context(scratch_folder())
+        spark = stack.enter_context(
+            session(
+                settings.name,
+                settings.spark,
+                spark_jars,
+                spark_properties(settings.catalog, settings.s3, uri),
+                java,
+                scratch,
+                lambda line: watching.relay(line.level, line.logger, line.text),
+            )
+        )
+        stop = stop or Event()
+        pipeline = Pipeline(
+            settings,
+            spark,
+            connection_of(settings.catalog, settings.s3, uri),
+            watching,
+            scratch,
+            drain=drain,
+            accept_changes=accept_changes,
+            stop=stop,
+            max_batches=max_batches,
+            transforms=chosen,
+        )
+        yield Running(pipeline, spark, watching, uri, stop)
+
+
+def refuse_early(settings: Settings, *, allow_code: bool) -> list[Transform | None]:
+    """What is wrong by itself, before anything is started; gives the functions that the settings name."""
+    refuse_what_is_no_rest_catalog(settings.catalog)
+    refuse_code(settings, allow_code=allow_code)
+    source = sources.chosen(settings.source)
+    for stream in settings.streams:
+        source(settings.source, stream.topics)
+        formats.chosen(stream.format)
+        for table in stream.tables:
+            declared.plan_from_settings(table.table, table)
+            layout.partitions_of(table)
+    return [transforms.chosen(stream, allow_code=allow_code) for stream in settings.streams]
+
+
+def _embedded(settings: Settings, jars: Path | None, stack: ExitStack, watching: Watch) -> str:
+    catalog = embedded(settings.catalog, settings.s3, jars)
+    uri = catalog.start()
+    stack.callback(catalog.stop)
+    watching.log.info("catalog_serves", uri=uri, warehouse=catalog.place, pid=os.getpid())
+    return uri
+
+
+def foreseen(
+    settings: Settings,
+    sample: int | None,
+    jars: Path | None = None,
+    *,
+    accept_changes: bool = False,
+    allow_code: bool = False,
+    transform: Transform | None = None,
+) -> Foresight:
+    with (
+        address_or_empty(settings, jars) as catalog,
+        opened(
+            _unheard(settings, catalog),
+            jars=jars,
+            accept_changes=accept_changes,
+            allow_code=allow_code,
+            transform=transform,
+        ) as running,
+        _interruptible(running.stop),
+    ):
+        return foresee(running.pipeline, sample)
+
+
+@contextmanager
+def _interruptible(stop: Event) -> Iterator[None]:
+    """Ctrl-C ends it in order; what has been seen by then is no outlook, nor is an error of what was interrupted."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    with stopping(stop):
+        yield
+    if stop.is_set():
+        raise KeyboardInterrupt
+
+
+def _unheard(settings: Settings, catalog: CatalogSettings) -> Settings:
+    """The same to the pipeline; nobody else is told anything of what has not happened."""
+    return settings.model_copy(
+        update={
+            "catalog": catalog,
+            "telemetry": TelemetrySettings(),
+            "health": HealthSettings(),
+            "log": settings.log.model_copy(update={"level": "error"}),
+        }
+    )

@@ -1,0 +1,87 @@
+"""The pipeline: its streams, each in a thread of its own, until all have ended."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from threading import Event
+
+from pyspark.sql import SparkSession
+
+from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.sampler import Looks, looking
+from lakehouse_ingest.pipeline.stream import Stream
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.stages.transforms import Transform
+from lakehouse_ingest.tables import Connection, Turns
+
+
+@dataclass
+class Pipeline:
+    """One pipeline in this process; `stop` may be set from any thread or signal handler."""
+
+    settings: Settings
+    spark: SparkSession
+    connection: Connection
+    watch: Watch
+    scratch: Path
+    drain: bool = False  # end when all that was there at the start has landed
+    accept_changes: bool = False
+    stop: Event = field(default_factory=Event)
+    max_batches: int | None = None  # of each stream; then it ends
+    transforms: Sequence[Transform | None] = ()  # of each stream, in their order
+    _streams: list[Stream] = field(default_factory=list)
+
+    @property
+    def landed(self) -> int:
+        """Batches so far."""
+        return sum(stream.landed for stream in self._streams)
+
+    def run(self) -> None:
+        """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
+        running; what it raised is raised here when all have ended."""
+        turns = Turns()
+        self._streams = [
+            Stream(
+                self.settings,
+                stream,
+                self.spark,
+                self.connection,
+                self.watch,
+                self.scratch,
+                self.drain,
+                self.accept_changes,
+                self.stop,
+                self.max_batches,
+                transform,
+                turns,
+            )
+            for stream, transform in zip_longest(self.settings.streams, self.transforms)
+        ]
+        self.watch.board.expect(stream.name for stream in self._streams)
+        looks = Looks(self.watch, self.settings.source, self._streams, self._jvm)
+        with looking(looks), ThreadPoolExecutor(len(self._streams), "stream") as threads:
+            running = {threads.submit(self._run, stream): stream for stream in self._streams}
+            try:
+                ended = [self._ended(running[future], future, len(running)) for future in as_completed(running)]
+            except BaseException:
+                self.stop.set()  # an interruption of this thread: those in their own threads end as well
+                raise
+        if failed := [failure for failure in ended if failure]:
+            raise failed[0]
+
+    def _run(self, stream: Stream) -> None:
+        with self.watch.stream(stream.name):
+            stream.run()
+
+    @property
+    def _jvm(self) -> int | None:
+        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        return process.pid if process is not None else None
+
+    def _ended(self, stream: Stream, future: Future[None], streams: int) -> BaseException | None:
+        failure = future.exception()
+        if failure and streams > 1:
+            self.watch.events.stream_failed(stream=stream.name, error=failure)
+        return failure

@@ -1,0 +1,203 @@
+"""The records of a batch, each on its way to a table, or to none.
+
+An aggregate over records in memory tells which routes there are, how many records take each, and what fields
+these have. A table is made, or gets its new columns, before the first row is written.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse_ingest.observe.watch import Span
+from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Range, Reason
+from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.stages import accounting, rescue, transforms
+from lakehouse_ingest.stages.accounting import FILTERED, LANDED, Tally
+from lakehouse_ingest.stages.faults import faulty, worded
+from lakehouse_ingest.stages.formats import Format, Lenient
+from lakehouse_ingest.stages.routing import NOT_KEPT, STAGE, Route, astray
+from lakehouse_ingest.stages.shaping import shape
+from lakehouse_ingest.stages.transforms import Transform
+from lakehouse_ingest.tables.first_batch import Planned
+from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
+from lakehouse_ingest.tables.table_keeper import Landing, TableKeeper
+
+AT_A_TIME = 64  # tables that are made before they are registered
+
+# Does something for each item, all of them at once; what was made of them, and what went wrong with others.
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], tuple[list[Any], list[BaseException]]]
+
+
+class Spans(Protocol):
+    """Begins one; the table is what it is about."""
+
+    def __call__(self, name: str, table: str | None = None, /, **attributes: object) -> Span: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows for one table, sound and faulty ones, in its columns."""
+
+    landing: Landing
+    rows: DataFrame
+    size: int  # records at most
+    names: frozenset[str]  # of the fields that are known: columns, and what is in them
+
+
+@dataclass(frozen=True)
+class Parted:
+    parts: Sequence[Part]
+    astray: Sequence[DataFrame] = ()  # records that no table takes, with their fault
+    looked: Tally | None = None  # what the look counted: filtered, or all the others
+    failures: Sequence[BaseException] = ()  # of tables that could not be made ready
+    notes: Sequence[str] = ()  # why there is no table yet for some of the records
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of one route."""
+
+    route: Route
+    size: int
+    seen: str | None
+    rows: DataFrame
+
+
+def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> Parted:
+    """All to one table that is known: nothing has to be looked at before the one pass that writes."""
+    assert keeper.landing
+    plan = keeper.plan((), records)
+    return Parted([Part(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
+
+
+def sort(
+    routed: DataFrame,
+    batch: Range,
+    stream: StreamSettings,
+    tables: StreamTables,
+    each: Each,
+    spans: Spans,
+    transform: Transform | None = None,
+    *,
+    traces: bool = False,
+) -> Parted:
+    with spans("read", runs=("read", "route")):
+        looked = _counted(routed, batch, traces=traces)
+    groups = _groups(routed, stream, tables)
+    found, planned, failures = _ready(groups, tables, each)
+    going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
+    parts, nowhere, notes = [], [], []
+    for group, keeper, plan in planned:
+        rows = _shaped(group.rows, keeper, plan, spans, transform)
+        if keeper.landing:
+            parts.append(Part(keeper.landing, rows, group.size, plan.plan.names))
+        else:
+            nowhere.append(rows.select(RECORD, FAULT))
+            notes.append(f"{keeper.name} is not made: {plan.why}")
+    if looked.total(LANDED) > sum(group.size for group, _ in going):
+        refused = {group.route: refusal for group, refusal in found if isinstance(refusal, Refusal)}
+        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream, tables))
+    return Parted(parts, nowhere, looked, failures, notes)
+
+
+def _counted(routed: DataFrame, batch: Range, *, traces: bool) -> Tally:
+    """The first who looks: for this the records come from the source, and then they are in memory."""
+    outcome = F.when(F.col(ROUTE) == NOT_KEPT, accounting.number_of(FILTERED)).otherwise(accounting.number_of(LANDED))
+    return accounting.count(routed, batch, outcome, traces=traces)
+
+
+def _groups(routed: DataFrame, stream: StreamSettings, tables: StreamTables) -> list[Group]:
+    infers = any(not table.columns for table in stream.tables)
+    rows = (
+        routed.where(F.col(ROUTE) != NOT_KEPT)
+        .groupBy(ROUTE)
+        .agg(
+            F.count(F.lit(1)).alias("size"),
+            (tables.format.seen() if infers else F.lit(None).cast("string")).alias("seen"),
+        )
+        # Those that have a table, and then by name, for there may be more of them than memory is for.
+        .orderBy(~F.col(ROUTE).isin([str(route) for route in tables.routes]), ROUTE)
+        .limit(2 * stream.max_tables)
+        .collect()
+    )
+    return [
+        Group(Route.parse(row[ROUTE]), row["size"], row["seen"], routed.where(F.col(ROUTE) == row[ROUTE]))
+        for row in rows
+    ]
+
+
+def _ready(
+    groups: Sequence[Group], tables: StreamTables, each: Each
+) -> tuple[list[tuple[Group, TableKeeper | Refusal]], list[tuple[Group, TableKeeper, Planned]], list[BaseException]]:
+    """A table for each group, or why there is none; and what its records are to look like.
+
+    A few tables at a time are made and registered: a start that ends in between leaves these to the next one.
+    """
+    found: list[tuple[Group, TableKeeper | Refusal]] = []
+    planned: list[tuple[Group, TableKeeper, Planned]] = []
+    failures: list[BaseException] = []
+    for at in range(0, len(groups), AT_A_TIME):
+        some = groups[at : at + AT_A_TIME]
+        tables.look_up(group.route for group in some)
+        led = [(group, tables.at(group.route)) for group in some]
+        done, failed = each(
+            lambda one: (*one, _planned(*one)),
+            [(group, keeper) for group, keeper in led if isinstance(keeper, TableKeeper)],
+        )
+        tables.register()
+        found += led
+        planned += done
+        failures += failed
+    return found, planned, failures
+
+
+def _planned(group: Group, keeper: TableKeeper) -> Planned:
+    return keeper.plan(() if keeper.settled else keeper.format.fields_of(group.seen), group.rows)
+
+
+def _shaped(
+    rows: DataFrame, keeper: TableKeeper, planned: Planned, spans: Spans, transform: Transform | None = None
+) -> DataFrame:
+    """The expressions, which are made here and run when they are written: so do the spans say."""
+    with spans("decode", keeper.name, lazy=True):
+        decoded = _decoded(rows, keeper.format, planned)
+    if transform:
+        with spans("transform", keeper.name, lazy=True):
+            decoded = transforms.applied(transform, decoded)
+    with spans("shape", keeper.name, lazy=True):
+        found = shape(decoded, planned.plan)
+    if planned.settled:
+        return found
+    return found.withColumn(FAULT, F.coalesce(FAULT, faulty(Reason.MISSING, F.lit(planned.why), "plan")))
+
+
+def _decoded(rows: DataFrame, form: Format, planned: Planned) -> DataFrame:
+    aside = planned.plan.strict
+    if aside is None:
+        return form.decode(rows, planned.plan.columns, planned.refused)
+    lenient = cast("Lenient", form).lenient(rows, planned.plan.columns)
+    return rescue.set_aside(lenient, planned.plan.columns, aside, beyond=planned.beyond)
+
+
+def _nowhere(
+    routed: DataFrame,
+    going: Sequence[Route],
+    refused: Mapping[Route, Refusal],
+    stream: StreamSettings,
+    tables: StreamTables,
+) -> DataFrame:
+    """The records that no table takes, each with the reason."""
+    left = routed.where(~F.coalesce(F.col(ROUTE).isin(NOT_KEPT, *map(str, going)), F.lit(False)))
+    unasked = tables.unasked
+    fault = F.when(F.col(ROUTE).isNotNull(), worded(unasked.reason, unasked.detail, STAGE))
+    for reason in (Reason.NAME_TAKEN, Reason.NO_TABLE, Reason.TOO_MANY_TABLES):
+        told = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is reason}
+        if told:
+            detail = F.try_element_at(F.map_from_arrays(F.lit([*told]), F.lit([*told.values()])), F.col(ROUTE))
+            fault = F.when(F.col(ROUTE).isin([*told]), faulty(reason, detail, STAGE)).otherwise(fault)
+    # What can't be read at all has no type either: then that is what is said of it.
+    read = tables.format.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
+    return astray(read, stream, tables.format.field).select(RECORD, FAULT)

@@ -1,0 +1,1 @@
+"""Where a start goes on, and what it must not decide by itself."""

@@ -1,0 +1,143 @@
+"""Whose partitions are whose, where several pipelines feed one table from one topic: each record is landed by one.
+
+What another pipeline has landed is known by its marks, which every commit of a table carries; what it reads by the
+settings that its last start has left in the batch record. Only topics whose partitions somebody states are looked at.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
+from lakehouse_ingest.ledger import marks as ledger
+from lakehouse_ingest.ledger.keys import MARK, SETTINGS
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition, is_same_topic
+from lakehouse_ingest.resume.blockers import SourceNow
+from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.settings.field_types import ANY_TOPIC
+from lakehouse_ingest.tables import Place
+
+
+def left(record: Place, places: Sequence[Place], now: SourceNow, done: Offsets) -> dict[TopicPartition, int]:
+    """Where partitions of our topics stand that are not read any more: no commit is to forget it."""
+    found = {at: offset for at, offset in done.items() if at[0] in now.identity.topics and at not in now.high}
+    held = ledger.highest(place.held for place in (record, *places))
+    for at, offset in found.items():
+        if held.get(at, 0) > offset:
+            raise SettingsRefused(
+                f"`source.partitions` leaves out {_named(at)} in the middle of a batch; start once more with it and"
+                " --until-latest, then leave it"
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another pipeline, as far as tables of ours know it."""
+
+    name: str
+    settings: Mapping[str, Any] | None  # None: the batch record does not know it
+    marks: list[Mark] = field(default_factory=list)
+    tables: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def reads(self, at: TopicPartition) -> bool:
+        """Whether its last start did."""
+        if self.settings is None:
+            return True
+        topics = self.settings.get("topics") or ()
+        if not (re.fullmatch(topics, at[0]) if isinstance(topics, str) else at[0] in topics):
+            return False
+        stated = self.states(at[0])
+        return not stated or at[1] in stated
+
+    def states(self, topic: str) -> Sequence[int]:
+        of_topics: Mapping[str, Sequence[int]] = (self.settings or {}).get("source.partitions", {})
+        return of_topics.get(topic, ())
+
+
+def stated(pipeline: str, record: Place, source: SourceSettings) -> Collection[str]:
+    """The topics of which this start, or the last one, reads stated partitions only."""
+    before = json.loads(record.carried.get(f"{SETTINGS}{pipeline}", "{}")).get("source.partitions", {})
+    return {*source.partitions, *before}
+
+
+def taken_over(
+    pipeline: str, record: Place, tables: Sequence[Place], now: SourceNow, done: Offsets, source: SourceSettings
+) -> dict[TopicPartition, int]:
+    """Where partitions begin that another pipeline has left; refuses those that it reads, or has gone on with since."""
+    found: dict[TopicPartition, int] = {}
+    apart = stated(pipeline, record, source)
+    for other in _others(pipeline, record, tables, now.identity):
+        held, complete = (ledger.highest(of) for of in ([m.held() for m in other.marks], _complete(other, record)))
+        for at in sorted(now.high.keys() & other.tables.keys()):
+            shared = at[0] in apart or other.states(at[0])
+            if not shared or (at not in done and _is_said(source, at)):
+                continue
+            if other.reads(at):
+                raise SettingsRefused(
+                    f"`source.partitions`: the pipeline {other.name} reads {_named(at)} into {other.tables[at]} as"
+                    " well; take it out there and start that once, or take it out here"
+                )
+            if at not in done:
+                found[at] = max(_begins(other, at, held[at], complete.get(at, 0), now), found.get(at, 0))
+            elif held[at] > done[at]:
+                raise SettingsRefused(
+                    f"`source.partitions`: {_named(at)} went on in the pipeline {other.name} since this one left it;"
+                    " leave it there, or read it under another `name`"
+                )
+    return found
+
+
+def _others(pipeline: str, record: Place, tables: Sequence[Place], identity: SourceIdentity) -> Iterator[Other]:
+    names = {key.removeprefix(MARK) for place in tables for key in place.carried if key.startswith(MARK)}
+    for name in sorted(names - {pipeline}):
+        meant = record.carried.get(f"{SETTINGS}{name}")
+        other = Other(name, json.loads(meant) if meant else None)
+        for place in (record, *tables):
+            if (mark := ledger.from_summary(place.carried, name)) is None:
+                continue
+            ours = {at for at in mark.held() if _is_same_log(mark.source, identity, at[0])}
+            if place is not record:
+                other.tables.update(dict.fromkeys(ours, place.table))
+            other.marks.append(mark)
+        newest = max(mark.token.generation for mark in other.marks)
+        other.marks[:] = [mark for mark in other.marks if mark.token.generation == newest]
+        yield other
+
+
+def _complete(other: Other, record: Place) -> list[Offsets]:
+    """As at its own start: in the batch record `next` is written after all landings."""
+    noted = ledger.from_summary(record.carried, other.name)
+    return [*([noted.held()] if noted in other.marks and noted else []), *(mark.complete for mark in other.marks)]
+
+
+def _begins(other: Other, at: TopicPartition, held: int, complete: int, now: SourceNow) -> int:
+    if held > complete:
+        raise NeedsOperator(
+            f"the pipeline {other.name} has left {_named(at)} in the middle of a batch; let it read that once more with"
+            " --until-latest, or say in `source.start` where it begins"
+        )
+    if not now.low[at] <= held <= now.high[at]:
+        raise NeedsOperator(
+            f"the pipeline {other.name} has read {_named(at)} up to {held}, and it holds {now.low[at]} to"
+            f" {now.high[at] - 1} now; say in `source.start` where it begins"
+        )
+    return held
+
+
+def _is_same_log(then: SourceIdentity, now: SourceIdentity, topic: str) -> bool:
+    before, after = then.topics.get(topic, ""), now.topics.get(topic, "")
+    return then.cluster == now.cluster and (before == after or is_same_topic(before, after))
+
+
+def _is_said(source: SourceSettings, at: TopicPartition) -> bool:
+    """Whether the settings name the very offset."""
+    places = (source.seek, source.start if isinstance(source.start, Mapping) else {})
+    return any(at[1] in positions.get(at[0], positions.get(ANY_TOPIC, {})) for positions in places)
+
+
+def _named(at: TopicPartition) -> str:
+    return f"partition {at[1]} of topic {at[0]}"

@@ -1,0 +1,1 @@
+"""What a table should look like, as values."""

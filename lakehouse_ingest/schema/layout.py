@@ -1,0 +1,100 @@
+"""How a table is laid out: its partitions, its sort order, and how its files are written."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from catalog import Partition, Sort, TableState, same_partitions
+from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.schema.column_types import QUOTED
+from lakehouse_ingest.schema.columns import EVENT_TIME, TablePlan
+from lakehouse_ingest.settings import TableSettings
+
+TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as directories in Hive's way have them
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How the data files of one table are written."""
+
+    codec: str = "zstd"
+    target_size: int = 128 * 2**20
+    all_open: bool = False  # a file of each partition at a time, for what no sort can put side by side
+
+    @classmethod
+    def of(cls, settings: TableSettings) -> "FileOptions":
+        return cls("uncompressed" if settings.codec == "none" else settings.codec, settings.target_file_size)
+
+    def properties(self) -> dict[str, str]:
+        """For the table, so that other writers (a compaction) do the same."""
+        return {
+            "write.parquet.compression-codec": self.codec,
+            "write.target-file-size-bytes": str(self.target_size),
+            "write.distribution-mode": "none",  # a shuffle a batch costs more than a few more files
+            "write.metadata.delete-after-commit.enabled": "true",
+            "write.metadata.previous-versions-max": "20",
+            # Beside a neighbour that never rests Iceberg's four tries, waiting ever longer, are too few to stage.
+            "commit.retry.num-retries": "20",
+            "commit.retry.max-wait-ms": "2000",
+        }
+
+
+def check_layout_names(table: str, settings: TableSettings, names: Collection[str]) -> None:
+    for setting, wanted in (("partition_by", partitions_of(settings)), ("sort_by", map(Sort.parse, settings.sort_by))):
+        for each in wanted:
+            if each.column not in names:
+                raise SettingsRefused(
+                    f"`{setting}` names {each.column}, which is no column of {table}: {', '.join(sorted(names)[:20])}"
+                )
+
+
+def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
+    """With year, month, day, hour, as far as they are named, as one hidden partition of the finest of them."""
+    parts = derived_of(settings) or _time_parts(settings)
+    finest = {} if settings.hive_directories or not parts else {parts[0]: f"{parts[-1]}({EVENT_TIME})"}
+    left_out = () if settings.hive_directories else parts[1:]
+    try:
+        return tuple(Partition.parse(finest.get(each, each)) for each in settings.partition_by if each not in left_out)
+    except ValueError as refusal:
+        raise SettingsRefused(f"`partition_by` can't be understood: {refusal}") from None
+
+
+def partition_names(settings: TableSettings) -> frozenset[str]:
+    """Those that no column can have; a field that is a partition as it is shares the name of its own."""
+    return frozenset(each.called for each in partitions_of(settings) if each.called != each.column)
+
+
+def derived_of(settings: TableSettings) -> tuple[str, ...]:
+    """The columns that hold parts of the event time, for directories in Hive's way."""
+    return _time_parts(settings) if settings.hive_directories else ()
+
+
+def _time_parts(settings: TableSettings) -> tuple[str, ...]:
+    found = tuple(each for each in settings.partition_by if each in TIME_PARTS)
+    if found != (*TIME_PARTS,)[: len(found)]:
+        raise SettingsRefused(
+            f"`partition_by` has {', '.join(found)}: of the event time it takes year, month, day, hour from the first"
+            f" on, in this order; or write {found[-1]}({EVENT_TIME})"
+        )
+    return found
+
+
+def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
+    """Whether it is partitioned in another way than the settings say; refused before anything is written, unless it
+    may follow them."""
+    wanted, found = partitions_of(settings), state.partitions
+    if same_partitions(found, wanted):
+        return False
+    if settings.partition_changes == "refuse":
+        raise TableChanged(
+            f"the table {state.name} is partitioned by [{', '.join(map(str, found))}],"
+            f" the settings say [{', '.join(map(str, wanted))}]: change `partition_by`, or name another table"
+        )
+    return True
+
+
+def parts_zeros(plan: TablePlan, settings: TableSettings) -> bool:
+    """Whether a fraction itself is a partition: to Spark's sort 0.0 and -0.0 are one, to Iceberg two partitions."""
+    names = {each.column.partition(".")[0] for each in partitions_of(settings) if each.transform == "identity"}
+    kinds = [re.sub(QUOTED, "", each.iceberg) for each in plan.columns if each.name.partition(".")[0] in names]
+    return any(re.search(r"\b(float|double)\b", kind) for kind in kinds)

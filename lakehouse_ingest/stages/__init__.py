@@ -1,0 +1,1 @@
+"""From records to rows. A stage is silent and has no effect on the outside world."""

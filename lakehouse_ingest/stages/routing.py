@@ -1,0 +1,144 @@
+"""Which table a record goes to, told from its topic and its type. No match is a fault, never a drop.
+
+A route is text in a column: the entry of `streams.tables` that takes the record, and of its topic and its type
+those that the entry's template names; so records of one route go to one table.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Reason
+from lakehouse_ingest.settings import StreamSettings, TableSettings
+from lakehouse_ingest.stages.faults import faulty, worded
+
+STAGE = "route"
+NOT_KEPT = "not kept"  # the route of records whose type is not kept
+SEPARATOR = "\x1f"
+LONGEST_TYPE = 255  # characters
+KIND = "_kind"  # text: the record's type, on the way to its route
+
+Field = Callable[[Sequence[str]], Column]  # the text of a record's field, as its format reads it
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where records of one kind go."""
+
+    entry: int
+    topic: str = ""  # empty: the template does not name it
+    type: str = ""
+
+    def __str__(self) -> str:
+        return SEPARATOR.join((str(self.entry), self.topic, self.type))
+
+    @classmethod
+    def parse(cls, text: str) -> "Route":
+        entry, topic, kind = text.split(SEPARATOR, 2)
+        return cls(int(entry), topic, kind)
+
+
+def check(stream: StreamSettings, spark: SparkSession) -> None:
+    """Refuses a pattern that Python takes and Java doesn't; it is Java that will use it."""
+    java: Any = spark._jvm  # noqa: SLF001 - the only way to Java's own classes
+    try:
+        java.java.util.regex.Pattern.compile(stream.keep_types or "")
+    except Py4JJavaError as refusal:
+        raise SettingsRefused(
+            f"the setting `keep_types` is no regular expression as Java knows them: {stream.keep_types}"
+        ) from refusal
+
+
+def only_route(stream: StreamSettings) -> Route | None:
+    """The route of all records, where no record has to be looked at to know it."""
+    table, *others = stream.tables
+    many = "{topic}" in table.table and len(stream.topics) > 1
+    if others or table.topics or table.types or stream.keep_types or many or "{type}" in table.table:
+        return None
+    return Route(0, stream.topics[0] if "{topic}" in table.table else "")
+
+
+def route(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
+    """Adds the route: null where no table takes the record."""
+    if found := only_route(stream):
+        return rows.withColumn(ROUTE, F.lit(str(found)))
+    topic, kind = F.col(RECORD)["topic"], F.col(KIND)
+    taken = F.lit(None).cast("string")
+    for number, table in reversed(list(enumerate(stream.tables))):
+        taken = F.when(_takes(table, topic, kind), _written(number, table, topic, kind)).otherwise(taken)
+    if stream.keep_types:
+        taken = F.when(kind.isNotNull() & ~kind.rlike(stream.keep_types), NOT_KEPT).otherwise(taken)
+    return _with_type(rows, stream.type_from, field).withColumn(ROUTE, taken).drop(KIND)
+
+
+def astray(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
+    """A fault for records without a route, unless something worse is known of them."""
+    topic, kind = F.col(RECORD)["topic"], F.col(KIND)
+    untaken = "no entry of `streams.tables` takes "
+    unknown = faulty(Reason.NO_TABLE, F.concat(F.lit(f"{untaken}the topic "), topic), STAGE, f"{untaken}the topic")
+    if stream.type_from:
+        detail = F.concat(F.lit(f"{untaken}the topic "), topic, F.lit(" with the type "), F.substring(kind, 1, 60))
+        untyped = worded(Reason.NO_TABLE, f"no type is found at {stream.type_from}", STAGE)
+        typed = faulty(Reason.NO_TABLE, detail, STAGE, f"{untaken}the topic with this type")
+        unknown = F.when(kind.isNull(), untyped).otherwise(typed)
+    fault = F.coalesce(FAULT, unknown)
+    return _with_type(rows, stream.type_from, field).withColumn(FAULT, fault).drop(KIND)
+
+
+def _takes(table: TableSettings, topic: Column, kind: Column) -> Column:
+    conditions = [topic.isin(*table.topics)] if table.topics else []
+    if table.types:
+        conditions.append(kind.isin(*table.types))
+    if "{type}" in table.table:
+        conditions.append(kind.isNotNull())
+    return _all(conditions)
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    found = F.lit(True)
+    for condition in conditions:
+        found = found & F.coalesce(condition, F.lit(False))
+    return found
+
+
+def _written(number: int, table: TableSettings, topic: Column, kind: Column) -> Column:
+    nothing = F.lit("")
+    return F.concat_ws(
+        SEPARATOR,
+        F.lit(str(number)),
+        topic if "{topic}" in table.table else nothing,
+        kind if "{type}" in table.table else nothing,
+    )
+
+
+def _with_type(rows: DataFrame, type_from: str | None, field: Field) -> DataFrame:
+    """Adds the record's type as text; null where there is none.
+
+    In columns of their own, or the record would be searched again each time that its type is asked for.
+    """
+    text = F.col(KIND)
+    found = rows.withColumn(KIND, _type(type_from, field))
+    # An object or a list of JSON is no name, though one may have braces; nor is what is longer than any topic's, and
+    # would stay in each table's metadata.
+    is_json = text.rlike(r"^[\[{]") & F.get_json_object(text, "$").isNotNull()
+    named = F.is_valid_utf8(text) & F.length(text).between(1, LONGEST_TYPE) & ~is_json
+    return found.withColumn(KIND, F.when(named, text))
+
+
+def _type(type_from: str | None, field: Field) -> Column:
+    record = F.col(RECORD)
+    where, _, name = (type_from or "").partition(":")
+    match where:
+        case "key":
+            return record["key"].cast("string")
+        case "header":  # the last of that name, as Kafka's own clients take it
+            named = F.filter(record["headers"], lambda header: header["key"] == name)
+            return F.try_element_at(named, F.lit(-1))["value"].cast("string")
+        case "field":
+            return field(name.split("."))
+    return F.lit(None).cast("string")

@@ -1,0 +1,389 @@
+"""Kafka topics: where they stand, who they are, and their records as a streaming frame."""
+
+import datetime as dt
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Any, TypeVar
+from weakref import finalize
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._group import ConsumerGroupDescription
+from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
+from confluent_kafka.admin._metadata import ClusterMetadata
+from pyspark.sql import DataFrame, SparkSession
+
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.records import Offsets, SourceIdentity
+from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages.sources import refusals
+from lakehouse_ingest.stages.sources.clients import for_java, for_librdkafka
+from lakehouse_ingest.stages.sources.java_security import allow_token_url, hide_secrets, unlocked_key
+from lakehouse_ingest.stages.sources.logs import KafkaLog
+
+Answer = TypeVar("Answer")
+
+EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
+ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
+LOOK_S = 0.1  # how often it is seen, while an answer is awaited, what the connections say
+NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+NO_TOPIC = "?"  # a name that none can have: what is answered is about the cluster alone, and nothing is made of it
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic's, from a broker that gives topics none
+SHOWN = 12  # stated partitions, in a sentence
+NONE_LATER = -1  # what a broker answers for a time that no record has reached
+
+# Clients whose source is garbage. An error leads to the source that met it, and that back to the error: only Python's
+# collector ends such a circle, and it may run in the client's own thread, with an answer that nobody waits for any
+# more. There librdkafka ends the whole process, so a client is left to the next source, in a thread of ours.
+_retired: deque[AdminClient] = deque()
+
+
+class Kafka:
+    """The topics of one stream at one cluster."""
+
+    def __init__(self, settings: SourceSettings, topics: Sequence[str]) -> None:
+        self._settings = settings
+        self._topics = list(topics)
+        self._said: list[KafkaError] = []  # of connections: the answer to a question never tells why there is none
+        self._is_new = True
+        self._hinting: Consumer | None = None
+        self._committed: list[KafkaError | None] = []
+        client: dict[str, Any] = {
+            "socket.timeout.ms": int(ASK_S * 1000),
+            "log_level": 0,  # librdkafka prints to stderr; what matters comes back as an error
+            "error_cb": self._said.append,
+            **for_librdkafka(settings),
+        }
+        _retired.clear()
+        try:
+            self._admin = AdminClient(client)
+        except KafkaException as refusal:
+            said = refusal.args[0].str()
+            raise refusals.of_text(said, settings) or SettingsRefused(
+                f"the Kafka client refuses the settings under `source`: {said}"
+            ) from None
+        finalize(self, _retired.append, self._admin)
+
+    def identity(self) -> SourceIdentity:
+        """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
+        described = self._ask(lambda: self._admin.describe_topics(TopicCollection(self._topics), request_timeout=ASK_S))
+        ids = {topic: "" if str(found.topic_id) == NO_ID else str(found.topic_id) for topic, found in described.items()}
+        return SourceIdentity(self._metadata(NO_TOPIC).cluster_id or "", ids)
+
+    def matching(self, pattern: str) -> list[str]:
+        """The topics there whose whole names match, without the brokers' own."""
+        return sorted(topic for topic in self._listed() if re.fullmatch(pattern, topic) and not topic.startswith("__"))
+
+    def bounds(self) -> tuple[Offsets, Offsets]:
+        """Of every partition the first offset that is still there and the next one to be written."""
+        parts = self._partitions()  # once: one may be added in between
+        return self._offsets(EARLIEST, parts), self._offsets(LATEST, parts)
+
+    def ends(self) -> Offsets:
+        """How far a reader of our isolation gets: with `read_committed` to the last stable offset."""
+        return self._offsets(LATEST, isolation=getattr(IsolationLevel, self._settings.isolation.upper()))
+
+    def since(self, moment: dt.datetime) -> Offsets:
+        """Of every partition the first record of that time or later; a partition that has none is left out."""
+        spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
+        return {at: offset for at, offset in self._offsets(spec).items() if offset != NONE_LATER}
+
+    def _offsets(
+        self,
+        spec: OffsetSpec,
+        parts: Sequence[TopicPartition] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> Offsets:
+        parts = self._partitions() if parts is None else parts
+        answers = self._ask(
+            lambda: self._admin.list_offsets(
+                dict.fromkeys(parts, spec), isolation_level=isolation, request_timeout=ASK_S
+            )
+        )
+        return dict(sorted(((asked.topic, asked.partition), found.offset) for asked, found in answers.items()))
+
+    def _partitions(self) -> list[TopicPartition]:
+        there = self._listed()
+        if missing := [topic for topic in self._topics if topic not in there]:
+            raise self._absent(missing[0])
+        return [
+            TopicPartition(topic, number) for topic in self._topics for number in self._read_of(topic, there[topic])
+        ]
+
+    def _read_of(self, topic: str, there: Collection[int]) -> Collection[int]:
+        stated = self._settings.partitions.get(topic)
+        if stated is None:
+            return there
+        if absent := [number for number in stated if number not in there]:
+            raise SettingsRefused(
+                f"`source.partitions` names partition {absent[0]} of topic {topic}, whose partitions are 0 to"
+                f" {max(there)}"
+            )
+        return stated
+
+    def _listed(self) -> Mapping[str, Collection[int]]:
+        """Every topic there, with its partitions."""
+        return {name: topic.partitions for name, topic in self._metadata().topics.items() if not topic.error}
+
+    def _metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """Never by `describe_cluster`: where a broker comes up and knows of none, librdkafka 2.16 ends the process."""
+        self._hear_again()
+        try:
+            return self._admin.list_topics(topic, timeout=ASK_S)
+        except KafkaException as failure:
+            raise self._explained(failure.args[0]) from failure
+
+    # -- one question ---------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+        """The answers. Where every broker has refused us nobody will answer, and that is not waited for."""
+        self._hear_again()
+        looked = False
+        answers = question()
+        while wait(answers.values(), LOOK_S).not_done:
+            self._admin.poll(0)
+            if not looked and any(each.code() == refusals.ALL_DOWN for each in self._said):
+                looked = True
+                if refusal := refusals.of_connections(self._said, self._settings):
+                    raise refusal
+        return {asked: self._answered(asked, answer) for asked, answer in answers.items()}
+
+    def _answered(self, asked: object, answer: "Future[Any]") -> Any:
+        try:
+            return answer.result()
+        except KafkaException as failure:
+            raise self._explained(failure.args[0], getattr(asked, "topic", asked)) from failure
+
+    def _hear_again(self) -> None:
+        """What connections said before is not about the question to come, but for what a new client fails at first."""
+        if self._is_new:
+            self._is_new = False
+            return
+        while self._admin.poll(0):
+            pass
+        self._said.clear()
+
+    def _explained(self, error: KafkaError, asked: object = "") -> LakehouseError:
+        self._admin.poll(0)
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return self._absent(str(asked))
+        if error.code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+            return TryAgain(f"a partition of {asked or self._topics} has no leader yet at {self._settings.brokers}")
+        return (
+            refusals.of_answer(error, str(asked), self._settings)
+            or refusals.of_connections(self._said, self._settings)
+            or refusals.unanswered(self._said, error, self._settings)
+        )
+
+    def _absent(self, topic: str) -> LakehouseError:
+        return TryAgain(
+            f"the topic {topic} is not there at {self._settings.brokers}: create it, or mend `streams.topics`"
+        )
+
+    # -- records and group offsets --------------------------------------------------------------------------
+
+    def looking_back(self, group: str) -> KafkaLog:
+        """To look again at records that were read before."""
+        return KafkaLog(self._settings, group)
+
+    def publish(self, offsets: Offsets, group: str) -> None:
+        """Group offsets for lag tools: a hint that nothing here ever reads."""
+        parts = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        if not parts:
+            return
+        committer = self._committer(group)
+        self._committed.clear()
+        try:
+            committer.commit(offsets=parts, asynchronous=True)
+        except KafkaException as failure:
+            raise self._explained(failure.args[0], group) from failure
+        deadline = monotonic() + ASK_S
+        while not self._committed:
+            if monotonic() > deadline:
+                raise TryAgain(f"{self._settings.brokers} did not take the offsets of the group {group} in time")
+            said = committer.poll(LOOK_S)  # of a consumer that reads nothing: why it gets no answer
+            if said is not None and (refusal := said.error()):
+                raise self._explained(refusal, group)
+        if error := self._committed.pop():
+            raise self._explained(error, group)
+
+    def _committer(self, group: str) -> Consumer:
+        """A consumer that joins nothing and is never closed, which could wait for brokers that are away.
+
+        Not an administrator's question: librdkafka 2.16 ends the whole process when a broker goes away while one about
+        a group is under way (librdkafka#4605).
+        """
+        if self._hinting is None:
+            client: dict[str, Any] = {
+                **for_librdkafka(self._settings),
+                "group.id": group,
+                "log_level": 0,
+                "enable.auto.commit": False,
+                "error_cb": self._said.append,
+                "on_commit": lambda error, parts: self._committed.append(
+                    error or next((each.error for each in parts if each.error), None)
+                ),
+            }
+            self._hinting = Consumer(client)
+        return self._hinting
+
+    def probe(self, group: str) -> str:
+        """What is there, found out by what a run does: the topics' ends, one record, and the group."""
+        cluster = self.identity().cluster
+        low, high = self.bounds()
+        held = [TopicPartition(*at, low[at]) for at in low if low[at] < high[at]]
+        read = self._read_one(held, group) if held else "nothing to read yet"
+        self._describe(group)
+        count = sum(high[at] - low[at] for at in low)
+        return (
+            f"{', '.join(self._told()) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
+            f" {read}"
+        )
+
+    def _told(self) -> Iterator[str]:
+        """The topics; of one whose partitions are stated also these."""
+        there = self._listed() if self._settings.partitions else {}
+        for topic in self._topics:
+            stated = self._settings.partitions.get(topic)
+            of = f"{', '.join(map(str, stated[:SHOWN]))}{', …' if len(stated) > SHOWN else ''}" if stated else ""
+            yield f"{topic} (partitions {of} of {len(there[topic])})" if stated else topic
+
+    def _describe(self, group: str) -> ConsumerGroupDescription:
+        """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
+
+        def described() -> ConsumerGroupDescription:
+            found: ConsumerGroupDescription = self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[
+                group
+            ].result()
+            return found
+
+        return self._of_coordinator(group, described)
+
+    def _of_coordinator(self, group: str, question: Callable[[], Answer]) -> Answer:
+        """For a moment of its life every broker has none yet."""
+        deadline = monotonic() + ASK_S
+        while True:
+            try:
+                return question()
+            except KafkaException as failure:
+                if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
+                    raise self._explained(failure.args[0], group) from failure
+                sleep(LOOK_S)
+
+    # -- groups of others -----------------------------------------------------------------------------------
+
+    def members(self, group: str) -> int:
+        return len(self._describe(group).members)
+
+    def committed(self, group: str) -> Offsets:
+        parts = self._partitions()
+        with self._reader(group) as reader:
+            found = self._of_coordinator(group, lambda: reader.committed(parts, timeout=ASK_S))
+        if refused := next((each.error for each in found if each.error), None):
+            raise self._explained(refused, group)
+        # A number below zero stands for none.
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def values_from(self, start: Offsets, group: str) -> Iterator[bytes]:
+        left = set(start)
+        with self._reader(group) as reader:
+            reader.assign([TopicPartition(*at, offset) for at, offset in start.items()])
+            while left:
+                if (message := reader.poll(ASK_S)) is None:
+                    raise self._explained(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - so it is named
+                error = message.error()
+                if error is None:
+                    yield message.value() or b""
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - likewise
+                    left.discard((message.topic() or "", message.partition() or 0))
+                else:
+                    raise self._explained(error, message.topic() or "")
+
+    @contextmanager
+    def _reader(self, group: str) -> Iterator[Consumer]:
+        """It joins no group and commits nothing."""
+        client: dict[str, Any] = {
+            **for_librdkafka(self._settings),
+            "group.id": group,
+            "log_level": 0,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "error_cb": self._said.append,
+        }
+        reader = Consumer(client)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    def _read_one(self, parts: list[TopicPartition], group: str) -> str:
+        client = {**for_librdkafka(self._settings), "group.id": group, "log_level": 0, "enable.auto.commit": False}
+        reader = Consumer(client)
+        try:
+            reader.assign(parts)
+            message = reader.poll(ASK_S)
+            if message is not None and (error := message.error()):
+                raise self._explained(error, message.topic() or "")
+            return "one record read" if message else f"no record came within {ASK_S:.0f} s"
+        finally:
+            reader.close()
+
+    def stream(self, spark: SparkSession, start: Offsets, max_records: int, group: str) -> DataFrame:
+        """The records from `start` on, as the source gave them."""
+        security = self._settings.security
+        hide_secrets(spark)
+        allow_token_url(spark, security)
+        client = for_java(self._settings, unlocked_key(spark, security))
+        options = {
+            # A broker that is away is the pipeline's to wait for: it says so, where the client is silent.
+            "kafka.request.timeout.ms": "10000",
+            "kafka.default.api.timeout.ms": "15000",
+            "fetchOffset.numRetries": "1",
+            "kafkaConsumer.pollTimeoutMs": "30000",
+            "kafka.allow.auto.create.topics": "false",  # one that somebody has deleted is not ours to bring back
+            **self._which(start),
+            "startingOffsets": as_json(start),
+            "maxOffsetsPerTrigger": str(max_records),
+            "failOnDataLoss": "true",
+            "includeHeaders": "true",
+            "groupIdPrefix": group,  # what a broker has to allow: Spark adds to it
+            **{f"kafka.{key}": value for key, value in client.items()},
+        }
+        return spark.readStream.format("kafka").options(**options).load()
+
+    def _which(self, start: Offsets) -> dict[str, str]:
+        """Whole topics, so that new partitions are taken in by themselves, unless we are told which ones."""
+        if not any(topic in self._settings.partitions for topic in self._topics):
+            return {"subscribe": ",".join(self._topics)}
+        numbers = {topic: [number for name, number in sorted(start) if name == topic] for topic in self._topics}
+        return {"assign": json.dumps(numbers)}
+
+    @staticmethod
+    def explained(said: str, settings: SourceSettings) -> LakehouseError | None:
+        """What Spark's client finds, which comes after the other."""
+        return refusals.of_java(said, settings)
+
+
+def as_json(offsets: Offsets) -> str:
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        by_topic.setdefault(topic, {})[str(number)] = offset
+    return json.dumps(by_topic)

@@ -1,0 +1,115 @@
+"""Records looked at again, long after they were read: whether there is one at an offset, for a reader of our isolation.
+
+A source need not offer it; then nobody can tell a hole of its log from a loss.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol, Self, runtime_checkable
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.records import TopicPartition as At
+from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages.sources import refusals
+from lakehouse_ingest.stages.sources.clients import for_librdkafka
+
+SILENCE_S = 10.0  # without a word for so long, a broker is taken to be away
+LOOK_S = 0.5
+NEAR = 5_000  # offsets that are sooner read over than jumped
+
+
+class Log(Protocol):
+    """Asked in the order of a partition's offsets."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def between(self, at: At, first: int, last: int) -> Iterator[int]:
+        """The offsets of the records there, `last` among them. TryAgain where nobody answers."""
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A source whose records can be asked for again."""
+
+    def looking_back(self, group: str) -> Log: ...
+
+
+class KafkaLog:
+    """One consumer, assigned to where it has to look; it joins no group and commits nothing."""
+
+    def __init__(self, settings: SourceSettings, group: str) -> None:
+        self._settings = settings
+        self._said: list[KafkaError] = []
+        client: dict[str, Any] = {
+            "fetch.wait.max.ms": 100,
+            "queued.max.messages.kbytes": 16_384,
+            "log_level": 0,
+            **for_librdkafka(settings),
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",  # never somewhere else than asked
+            "isolation.level": settings.isolation,
+            "error_cb": self._said.append,
+        }
+        self._consumer = Consumer(client)
+        self._at: At | None = None
+        self._asked = -1  # up to here everything was given
+        self._ahead: int | None = None  # a record that was read already, and not asked for yet
+        self._next = 0  # where the consumer stands
+        self._end: int | None = None  # of the log, once it was reached
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def between(self, at: At, first: int, last: int) -> Iterator[int]:
+        if at != self._at or not self._asked < first <= self._next + NEAR:
+            self._jump(at, first)
+        self._asked = last
+        while True:
+            if self._ahead is None and self._next <= last and self._next != self._end:
+                self._read()
+            elif self._ahead is not None and self._ahead <= last:
+                offset, self._ahead = self._ahead, None
+                if offset >= first:
+                    yield offset
+            else:
+                return
+
+    def _jump(self, at: At, offset: int) -> None:
+        self._consumer.assign([TopicPartition(*at, offset)])
+        self._at, self._next, self._end, self._ahead = at, offset, None, None
+
+    def _read(self) -> None:
+        """One record more, or the end of the log."""
+        waited = 0.0
+        while waited < SILENCE_S:
+            message = self._consumer.poll(LOOK_S)
+            if message is None:
+                waited += LOOK_S
+                continue
+            if (message.topic(), message.partition()) != self._at:
+                continue  # of where it was assigned before
+            offset = message.offset() or 0
+            if (error := message.error()) is None:
+                self._ahead, self._next = offset, offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - so it is named
+                self._next = self._end = offset
+            else:
+                raise self._explained(error)
+            return
+        raise self._explained(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - likewise
+
+    def _explained(self, error: KafkaError) -> LakehouseError:
+        topic = self._at[0] if self._at else ""
+        return (
+            refusals.of_answer(error, topic, self._settings)
+            or refusals.of_connections(self._said, self._settings)
+            or refusals.unanswered(self._said, error, self._settings)
+        )

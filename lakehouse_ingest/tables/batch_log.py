@@ -1,0 +1,242 @@
+"""The batch record: a row a batch, and one for each table that it landed in. A second copy, not the guarantee."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from lakehouse_ingest.ledger import keys, marks
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.records import Offsets, Range, Receipt, Token
+from lakehouse_ingest.schema.layout import FileOptions
+from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
+from lakehouse_ingest.tables import Column, Lake, Partition, Place, TableSpec, batch_size
+
+PARTITION_TYPE = (
+    "struct<topic: string, partition: int, start: long, end: long, received: long, landed: long, dead: long,"
+    " filtered: long, discarded: long, trimmed: long, absent: long>"
+)
+COUNTS = ("received", LANDED, "dead", FILTERED, DISCARDED, TRIMMED, "absent")
+COLUMNS = (
+    Column("pipeline", "string"),
+    Column("token", "string"),
+    Column(
+        "kind",
+        "string",
+        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover, adopt: chosen;"
+        " removed: acknowledged",
+    ),
+    Column("epoch", "long"),
+    Column("batch", "long"),
+    Column("table", "string"),
+    Column("started_at", "timestamptz"),
+    Column("finished_at", "timestamptz"),
+    Column("rows", "long", doc="rows that this landing added to the table"),
+    Column("files", "long"),
+    Column("snapshot_id", "long"),
+    Column("schema_id", "int"),
+    Column(
+        "partitions",
+        f"list<{PARTITION_TYPE}>",
+        doc="of a batch: received = landed + dead + filtered + discarded + trimmed, which landed before;"
+        " end - start = received + absent, which are holes of the log; of what was removed `absent` says how many",
+    ),
+    Column("reasons", "map<string, long>", doc="the dead of a batch by reason, or the discarded; removed ones by log"),
+    Column("note", "string", doc="why counts do not add up, a table is not made yet, or rows were removed"),
+    Column("trace_id", "string"),
+)
+
+
+def record_spec(table: str, files: FileOptions) -> TableSpec:
+    # Written every few seconds for years: each commit lists all manifests, so they may not become as many.
+    properties = {**files.properties(), "commit.manifest-merge.enabled": "true"}
+    return TableSpec(table, COLUMNS, (Partition.parse("day(finished_at)"),), (), properties)
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One batch, done: what goes into the record."""
+
+    token: Token
+    batch: Range
+    started_at: dt.datetime
+    tally: Tally
+    reasons: Mapping[str, int]  # of the dead, kept or discarded
+    receipts: Sequence[Receipt]
+    trace: str = ""
+    note: str = ""
+
+
+class BatchRecord:
+    """Rows gathered, and written every few seconds as a rule; `complete` moves with each batch."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        place: Place,
+        first: Mark,
+        meant: str,
+        every: float,
+        tidy: Callable[[Place], Place],
+        heads: Mapping[str, marks.Head],
+        size: int,
+        waiting: int,
+    ) -> None:
+        self._lake, self._every, self._tidy = lake, every, tidy
+        self._mark, self._meant, self._heads = first, meant, dict(heads)
+        self._rows: list[dict[str, Any]] = []
+        self._written = 0.0
+        self.place = place
+        self.size = size  # records that a batch may take now
+        self._waiting = waiting  # records, when this start began
+
+    @property
+    def complete(self) -> Offsets:
+        return self._mark.complete
+
+    @property
+    def overdue(self) -> bool:
+        return bool(self._rows) and monotonic() - self._written >= self._every
+
+    def add(self, landed: Landed) -> None:
+        batch, *landings = rows_of(landed)
+        first = self._mark.token.batch < 0
+        self._rows += [batch, *landings]
+        last = (landed.token.epoch, landed.token.batch)
+        self._heads |= {receipt.table: last for receipt in landed.receipts if receipt.rows}
+        following = marks.highest([self._mark.complete, landed.batch.end])
+        self._mark = Mark(
+            landed.token,
+            self._mark.source,
+            landed.batch.start,
+            following,
+            following,
+            self._mark.settings,
+            landed.trace,
+        )
+        # What became of these records is told by nothing else, were we to end now; of holes the log can be asked. And
+        # the next start has to know that this one has landed something.
+        if first or self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED)):
+            self.write()
+
+    def started(self, token: Token) -> None:
+        """The first row of an epoch: with it the start map and the settings are kept, whatever comes."""
+        now = dt.datetime.now(dt.UTC)
+        self._rows.append(_row(token, kind="start", started_at=now, finished_at=now))
+        self.write()
+
+    def write(self) -> None:
+        if not self._rows:
+            return
+        pipeline = self._mark.token.pipeline
+        extra = {
+            f"{keys.SETTINGS}{pipeline}": self._meant,
+            f"{keys.HEADS}{pipeline}": marks.heads_text(self._heads),
+            f"{keys.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
+        }
+        # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
+        self.place = self._lake.append(self.place, self._rows, self._mark, extra)
+        self._rows, self._written = [], monotonic()
+        self.place = self._tidy(self.place)
+
+
+def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
+    """What a person has chosen, and the offsets that will never be read."""
+    now = dt.datetime.now(dt.UTC)
+    partitions = [
+        {
+            **dict.fromkeys(COUNTS, 0),
+            "topic": at[0],
+            "partition": at[1],
+            "start": start,
+            "end": end,
+            "absent": end - start,
+        }
+        for at, (start, end) in sorted(spans.items())
+    ]
+    return _row(token, kind=kind, started_at=now, finished_at=now, partitions=partitions, note=note)
+
+
+def acknowledged(
+    token: Token, parts: Mapping[tuple[str, int], Sequence[tuple[int, int, int]]], logs: Mapping[str, int], reason: str
+) -> dict[str, Any]:
+    """What a person has said was removed on purpose: start, end and count of ranges, in these logs."""
+    now = dt.datetime.now(dt.UTC)
+    partitions = [
+        {**dict.fromkeys(COUNTS, 0), "topic": at[0], "partition": at[1], "start": start, "end": end, "absent": count}
+        for at, of in sorted(parts.items())
+        for start, end, count in of
+    ]
+    return _row(
+        token,
+        kind="removed",
+        started_at=now,
+        finished_at=now,
+        rows=sum(logs.values()),
+        partitions=partitions,
+        reasons=list(logs.items()),
+        note=reason,
+    )
+
+
+def rows_of(landed: Landed) -> list[dict[str, Any]]:
+    known = {
+        "started_at": landed.started_at,
+        "finished_at": dt.datetime.now(dt.UTC),
+        "trace_id": landed.trace or None,
+    }
+    batch = _row(
+        landed.token,
+        kind="batch",
+        rows=sum(receipt.rows for receipt in landed.receipts),
+        files=sum(receipt.files for receipt in landed.receipts),
+        partitions=[_partition(at, landed) for at in sorted(landed.batch.end)],
+        reasons=list(landed.reasons.items()),
+        note=landed.note or None,
+        **known,
+    )
+    landings = [
+        _row(
+            landed.token,
+            kind="landing",
+            table=receipt.table,
+            rows=receipt.rows,
+            files=receipt.files,
+            snapshot_id=receipt.snapshot,
+            schema_id=receipt.schema,
+            **known,
+        )
+        for receipt in landed.receipts
+        if receipt.rows
+    ]
+    return [batch, *landings]
+
+
+def _row(token: Token, **values: Any) -> dict[str, Any]:
+    known: Mapping[str, Any] = {
+        "pipeline": token.pipeline,
+        "token": str(token),
+        "epoch": token.epoch,
+        "batch": token.batch,
+    }
+    return {**{column.name: None for column in COLUMNS}, **known, **values}
+
+
+def _partition(at: tuple[str, int], landed: Landed) -> dict[str, Any]:
+    counts = landed.tally.counts.get(at, {})
+    start, end = landed.batch.start[at], landed.batch.end[at]
+    received = sum(counts.values())
+    return {
+        "topic": at[0],
+        "partition": at[1],
+        "start": start,
+        "end": end,
+        "received": received,
+        "landed": counts.get(LANDED, 0),
+        "dead": sum(counts.get(reason, 0) for reason in REASONS),
+        "filtered": counts.get(FILTERED, 0),
+        "discarded": counts.get(DISCARDED, 0),
+        "trimmed": counts.get(TRIMMED, 0),
+        "absent": end - start - received,
+    }

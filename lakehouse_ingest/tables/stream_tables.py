@@ -1,0 +1,218 @@
+"""The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import NoReturn
+
+from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
+from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.ledger.keys import TOPIC, TYPE
+from lakehouse_ingest.records import Reason
+from lakehouse_ingest.schema import declared, layout, names
+from lakehouse_ingest.schema.contract import aside_of
+from lakehouse_ingest.settings import StreamSettings, TableSettings
+from lakehouse_ingest.stages.formats import Format, Lenient
+from lakehouse_ingest.stages.routing import SEPARATOR, Route
+from lakehouse_ingest.tables import Lake, Place, Registered, TableState, unmade
+from lakehouse_ingest.tables.table_keeper import TableKeeper
+
+REFUSED_S = 30.0  # by then somebody may have made a table that was not there, or moved one that was in the way
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a route leads to no table."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass
+class StreamTables:
+    """What one start of one stream knows of its tables."""
+
+    lake: Lake
+    stream: StreamSettings
+    format: Format
+    namespace: str
+    record: str  # the batch record: there they are registered
+    taken: Collection[str]  # names of tables that are not for events
+    epoch: int
+    registered: dict[str, Registered]
+    opened: Mapping[str, Place]  # our place on those that were there at the start
+    changed: Callable[[str, list[str]], None]
+    find_all: Callable[[Collection[str]], Mapping[str, TableState | None]]
+    _looked: dict[str, TableState | None] = field(default_factory=dict)  # of names that are about to be asked for
+    _found: dict[Route, TableKeeper] = field(default_factory=dict)
+    _refused: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
+    _since: float = 0.0  # when these were begun to be kept
+
+    def __post_init__(self) -> None:
+        """What is known without any record is refused now, not at the first one."""
+        for number, entry in enumerate(self.stream.tables):
+            declared.plan_from_settings(entry.table, entry)
+            layout.partitions_of(entry)
+            if aside_of(entry) and not isinstance(self.format, Lenient):
+                raise SettingsRefused(
+                    f"`contract` of {entry.table} needs a format that can set values aside, and `format`"
+                    f" {self.stream.format} can't: leave the contract out"
+                )
+            if "{" not in entry.table:
+                self.at(Route(number))
+        earlier = self._earlier_routes()
+        self.look_up(earlier)
+        for route in earlier:
+            self.at(route)
+
+    def look_up(self, routes: Iterable[Route]) -> None:
+        """Ask for the tables of these routes at once, where they are not known yet; `at` is asked for them next."""
+        self._looked = dict(self.find_all({self._name(each) for each in routes if not self._knows(each)}))
+
+    def at(self, route: Route) -> TableKeeper | Refusal:
+        if self._knows(route):
+            return self._found.get(route) or self._refused[route]
+        found = self._new(route)
+        if isinstance(found, TableKeeper):
+            self._found[route] = found
+        # Of what leads to no table there may be more than memory is for.
+        elif len(self._refused) < 2 * self.stream.max_tables:
+            self._refused[route] = found
+        return found
+
+    def _knows(self, route: Route) -> bool:
+        if monotonic() - self._since >= REFUSED_S:
+            self._refused, self._since = {}, monotonic()
+        return route in self._found or route in self._refused
+
+    @property
+    def routes(self) -> set[Route]:
+        """Those that lead to a table."""
+        return {*self._found}
+
+    @property
+    def unasked(self) -> Refusal:
+        """Why routes lead to no table that come behind as many as a batch asks for."""
+        if self.lake.creates:
+            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {self.stream.max_tables} tables: `max_tables`")
+        return Refusal(Reason.NO_TABLE, unmade("known table of its topic or type"))
+
+    def register(self) -> None:
+        """Tell the next start of the tables that are new, before the first row lands in them."""
+        new = {
+            keeper.name: Registered(keeper.landing.place.uuid, route.topic, route.type)
+            for route, keeper in self._found.items()
+            if keeper.landing and self._uuid_of(keeper.name) != keeper.landing.place.uuid
+        }
+        self.lake.register(self.record, new)
+        self.registered |= new
+        if new:
+            reached(FailPoint.REGISTERED)
+
+    def _uuid_of(self, name: str) -> str:
+        return self.registered[name].uuid if name in self.registered else ""
+
+    def _earlier_routes(self) -> list[Route]:
+        """Those that led to a table before; not those of settings that are no more."""
+        return [route for name, each in self.registered.items() for route in self._routes_to(name, each)]
+
+    def _routes_to(self, name: str, table: Registered) -> Iterator[Route]:
+        for number, entry in enumerate(self.stream.tables):
+            route = Route(number, table.topic, table.type)
+            if ("{topic}" in entry.table, "{type}" in entry.table) != (bool(table.topic), bool(table.type)):
+                continue
+            if name not in (plain := self._name(route), _apart(plain, route)):
+                continue
+            wanted = [(entry.topics, table.topic), (entry.types, table.type)]
+            if all(not some or not known or known in some for some, known in wanted):
+                yield route
+                if all(not some or known for some, known in wanted):
+                    return  # it takes all that goes there: those behind it get none
+
+    # -- a new route --------------------------------------------------------------------------------------
+
+    def _new(self, route: Route) -> TableKeeper | Refusal:
+        name = self._name(route)
+        state = self._looked.pop(name) if name in self._looked else self.lake.find(name)
+        if self._is_anothers(name, route, state):
+            apart = _apart(name, route)
+            state = self.lake.find(apart)
+            if self.stream.names == "refuse" or self._is_anothers(apart, route, state):
+                return Refusal(Reason.NAME_TAKEN, f"the name {name} is taken by another topic or type")
+            name = apart
+        if state is None and _origin(route) and not self.lake.creates:
+            return Refusal(Reason.NO_TABLE, unmade(f"table {name}"))
+        mine = {*self.registered, *(keeper.name for keeper in self._found.values())}
+        if state and name not in self.opened and name not in mine and self.lake.has_landed_in(state):
+            self._begin_with(name, state, route)
+        if name not in mine and len(mine) >= self.stream.max_tables:
+            return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
+        keeper = TableKeeper(
+            self.lake,
+            name,
+            self.stream.tables[route.entry],
+            self.format,
+            self.epoch,
+            self.changed,
+            refuse_names=self.stream.names == "refuse",
+            origin=_origin(route),
+        )
+        try:
+            self._take(keeper, state)
+        except (SettingsRefused, TableChanged) as refusal:
+            if name in self.registered or not _origin(route):
+                raise
+            # Somebody else's table, that a topic or a type from the outside happens to lead to.
+            return Refusal(Reason.NAME_TAKEN, str(refusal))
+        return keeper
+
+    def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:
+        """It could not be read when the batch record was lost: what it holds is of no account in this start."""
+        self.lake.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
+        raise TryAgain(f"the table {name} was not known to hold rows of this pipeline; begun again with it")
+
+    def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
+        if state:
+            keeper.adopt(state, self.opened.get(keeper.name))
+        elif refusal := self.lake.look(keeper.name).refusal:
+            raise SettingsRefused(refusal)  # a view has the name
+
+    def _name(self, route: Route) -> str:
+        template = self.stream.tables[route.entry].table
+        return f"{self.namespace}.{names.of_table(template, route.topic, route.type)}"
+
+    def _is_anothers(self, name: str, route: Route, state: TableState | None) -> bool:
+        mine = (route.topic, route.type)
+        others = {known: (each.topic, each.type) for known, each in self.registered.items()}
+        others |= {keeper.name: (of.topic, of.type) for of, keeper in self._found.items()}
+        if others.pop(name, mine) != mine or names.meets(name, (*self.taken, *others)):
+            return True
+        # One that another pipeline made of another topic. What says nothing of it is there for whoever names it.
+        found = {key: text for key, text in (state.properties if state else {}).items() if key in (TOPIC, TYPE)}
+        return bool(found) and found != _origin(route)
+
+
+def foretold(stream: StreamSettings, topics: Sequence[str]) -> list[str]:
+    """The names of the tables that are known before any record is."""
+    wanted = (
+        names.of_table(entry.table, topic, "")
+        for number, entry in enumerate(stream.tables)
+        if "{type}" not in entry.table
+        for topic in ((entry.topics or topics) if "{topic}" in entry.table else [""])
+        if not any(_takes_all_of(topic, earlier) for earlier in stream.tables[:number])
+    )
+    return [*dict.fromkeys(wanted)]
+
+
+def _takes_all_of(topic: str, entry: TableSettings) -> bool:
+    """Whether no record of the topic comes to the entries behind this one."""
+    by_type = entry.types or "{type}" in entry.table
+    return bool(topic) and not by_type and (not entry.topics or topic in entry.topics)
+
+
+def _apart(name: str, route: Route) -> str:
+    return names.apart(name, f"{route.topic}{SEPARATOR}{route.type}")
+
+
+def _origin(route: Route) -> dict[str, str]:
+    return {key: text for key, text in ((TOPIC, route.topic), (TYPE, route.type)) if text}

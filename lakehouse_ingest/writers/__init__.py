@@ -1,1 +1,0 @@
-"""How rows become files of a table."""
