@@ -16,7 +16,7 @@ import typer
 
 from lakehouse_ingest.environment.proxies import reach_this_machine
 from lakehouse_ingest.environment.terminal import say
-from lakehouse_ingest.errors import LakehouseError, fitted
+from lakehouse_ingest.errors import EXIT_CODES, LakehouseError, fitted
 from lakehouse_ingest.records import Choice
 
 if TYPE_CHECKING:
@@ -25,14 +25,11 @@ if TYPE_CHECKING:
 DEBUG = ContextVar("debug", default=False)
 LOADED: ContextVar["Loaded | None"] = ContextVar("loaded", default=None)  # for where a setting came from
 
-EXIT_CODES = """\
-Exit codes: 0 done, or stopped on request; 1 internal error; 2 the settings are refused; 3 a person has to decide, and \
-the message says what; 4 a broker, catalog or store stayed away; 5 `verify` found a loss or a duplicate; 6 `verify` \
-could not decide; 7 `plan` would change the catalog; 130 Ctrl-C before there was anything to end in order."""
+EPILOG = f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}."
 
 app = typer.Typer(
     help="Write records from Kafka into Apache Iceberg tables, exactly once.",
-    epilog=EXIT_CODES,
+    epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

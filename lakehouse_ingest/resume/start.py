@@ -277,5 +277,8 @@ class Opening:
 
 
 def _dead_spec(name: str, files: FileOptions) -> TableSpec:
-    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
+    columns = tuple(
+        Column(each.name, each.iceberg, each.required, dead_letters.MEANINGS[each.name])
+        for each in dead_letters.COLUMNS
+    )
     return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())

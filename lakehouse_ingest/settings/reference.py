@@ -178,7 +178,7 @@ def _toml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
             yield from ("", f"[[{entry.name}]]" if entry.several else f"[{entry.name}]")
             yield from _toml(entry.model, entry.path)
         else:
-            yield from _lines(entry, f"{entry.path[-1]} = {_as_toml(entry.sample)}")
+            yield from _lines(entry, f"{entry.path[-1]} = {as_toml(entry.sample)}")
 
 
 def _yaml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
@@ -197,11 +197,11 @@ def _lines(entry: Entry, text: str) -> Iterator[str]:
     yield f"#{text}" if entry.is_remark else text
 
 
-def _as_toml(value: Any) -> str:
+def as_toml(value: Any) -> str:
     match value:
         case Mapping():
-            inner = ", ".join(f"{json.dumps(key)} = {_as_toml(each)}" for key, each in value.items())
+            inner = ", ".join(f"{json.dumps(key)} = {as_toml(each)}" for key, each in value.items())
             return f"{{ {inner} }}" if inner else "{}"
         case list() | tuple():
-            return f"[{', '.join(map(_as_toml, value))}]"
+            return f"[{', '.join(map(as_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
