@@ -15,13 +15,13 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, SecretStr,
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-LONGEST_S = 10.0**9  # what waits can wait for
+LONGEST_S = 10.0**9  # the longest wait that the system's timers take
 ANY_TOPIC = ""  # in a map of offsets: every topic that it does not name
 PEM = "-----BEGIN "
 
 # By topic, the offset of each of its partitions.
 Positions = Mapping[str, Mapping[int, int]]
-# By topic, those that are read.
+# By topic, the partitions that are read.
 Partitions = Mapping[str, tuple[int, ...]]
 
 
@@ -44,7 +44,7 @@ def size(value: object) -> object:
 
 
 def word(value: str) -> str:
-    # Becomes part of branch names, of snapshot properties and of identifiers in SQL.
+    # It becomes part of branch names, of snapshot properties and of identifiers in SQL.
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", value):
         raise ValueError("should be up to 64 lower-case letters, digits, - and _, and begin with a letter or digit")
     return value
@@ -86,7 +86,7 @@ def template(value: str) -> str:
 
 
 def secret(value: object) -> object:
-    """The text itself, or `{ file = "…" }`: what that file holds, without the end of its last line."""
+    """The text itself, or the content of a file, `{ file = "…" }`, without the end of its last line."""
     match value:
         case {"file": str(path), **others} if not others:
             return _read(path).rstrip("\r\n")
@@ -96,7 +96,7 @@ def secret(value: object) -> object:
 
 
 def pem(value: object) -> object:
-    """Certificates or a key: as PEM text, or the file that holds it."""
+    """Certificates or a key: as PEM text, or from the file that holds it."""
     match value:
         case {"file": str(path), **others} if not others:
             found = _read(path)
@@ -112,7 +112,7 @@ def pem(value: object) -> object:
 
 
 def given(properties: Mapping[str, str | None]) -> dict[str, str]:
-    """Without what the settings leave out."""
+    """Only the properties that have a value."""
     return {key: value for key, value in properties.items() if value is not None}
 
 
@@ -125,7 +125,7 @@ def _read(path: str) -> str:
 
 
 def start(value: object) -> object:
-    """Earliest, latest, a moment with its zone, or the offsets of the first records to be read."""
+    """Earliest, latest, a time with its zone, or the offsets of the first records to read."""
     match value:
         case "earliest" | "latest":
             return value
@@ -154,7 +154,7 @@ def start(value: object) -> object:
 
 
 def positions(value: object) -> Positions:
-    """`{ topic = { 0 = 42 } }`; `{ 0 = 42 }` for each topic. The command line gives it as JSON."""
+    """`{ topic = { 0 = 42 } }`, or `{ 0 = 42 }` for every topic. The command line gives JSON."""
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)
@@ -174,7 +174,7 @@ def positions(value: object) -> Positions:
 
 
 def chosen_partitions(value: object) -> Partitions:
-    """`{ topic = [0, 1] }`; the environment gives it as JSON."""
+    """`{ topic = [0, 1] }`. The environment gives JSON."""
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)

@@ -1,4 +1,4 @@
-"""Every setting there is, read off the models: its kind, its default, what it is for; and a file with all of them."""
+"""Every setting, read from the models: its kind, its default and its meaning; and an example file with all of them."""
 
 import json
 import textwrap
@@ -16,7 +16,7 @@ from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
 from lakehouse_ingest.settings.secret_words import HIDDEN, without_login
 
-# By the function that reads it, what a person may write.
+# What a person may write, by the function that reads it.
 WRITTEN = {
     field_types.seconds: "duration",
     field_types.size: "size",
@@ -43,7 +43,7 @@ class Entry:
     description: str = ""
     kind: str = ""
     default: Any = None
-    sample: Any = None  # what stands in an example
+    sample: Any = None  # the value in an example
     required: bool = False
     model: type[BaseModel] | None = None  # of a section
     several: bool = False  # of a section: there may be many
@@ -54,12 +54,12 @@ class Entry:
 
     @property
     def is_remark(self) -> bool:
-        """Whether an example only mentions it."""
+        """Whether it is commented out in an example."""
         return self.default is None and not self.required
 
 
 def entries(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> Iterator[Entry]:
-    """A section's own settings, and after them the sections in it with theirs: the order that TOML wants."""
+    """The settings of a section, then the sections in it with theirs: the order that TOML requires."""
     for entry in fields_of(model, path):
         yield entry
         if entry.model:
@@ -67,7 +67,7 @@ def entries(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> It
 
 
 def fields_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> list[Entry]:
-    """The settings of a section, and after them the sections in it."""
+    """The settings of a section, then the sections in it."""
     found = [_entry((*path, name), field) for name, field in model.model_fields.items()]
     return sorted(found, key=lambda entry: entry.model is not None)
 
@@ -85,14 +85,14 @@ def _entry(path: tuple[str, ...], field: FieldInfo) -> Entry:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without what may be absent, and without how it is read."""
+    """The type alone: without None, and without the validators."""
     if get_origin(annotation) in (Union, types.UnionType):
         annotation, *_ = (each for each in get_args(annotation) if each is not type(None))
     return _bare(get_args(annotation)[0]) if get_origin(annotation) is Annotated else annotation
 
 
 def _plain(default: Any, field: FieldInfo) -> Any:
-    """As a person would write it."""
+    """The default as a person would write it."""
     kind = _kind(field)
     match default:
         case Path():
@@ -129,7 +129,11 @@ def _kind_of(annotation: Any, metadata: Iterable[Any] = ()) -> str:
             return PLAIN.get(annotation, "tables")
         case origin if origin is Literal:
             return " | ".join((first, *others))
-        case origin if origin in (Annotated, Union, types.UnionType):  # of a union: or nothing
+        case origin if origin in (
+            Annotated,
+            Union,
+            types.UnionType,
+        ):  # of a union: the first type; the other one is None
             return _kind_of(first, others if origin is Annotated else ())
         case origin if origin is tuple:
             return f"list of {_kind_of(first)}"
@@ -140,7 +144,7 @@ def _kind_of(annotation: Any, metadata: Iterable[Any] = ()) -> str:
 
 
 def in_force(settings: BaseModel, where: Where = ()) -> Iterator[tuple[Where, object]]:
-    """Each value, secrets hidden."""
+    """Each value, with secrets hidden."""
     for name in type(settings).model_fields:
         yield from _values(getattr(settings, name), (*where, name))
 

@@ -340,11 +340,11 @@ COORDINATES = {
     "log": "A short hash of cluster and topic. A recreated topic has another one, though its name is the same.",
 }
 PLACES = {
-    keys.Place.SUMMARY: "## In the summaries of snapshots",
-    keys.Place.PROPERTY: "## In the properties of tables",
-    keys.Place.REF: "## Branches",
-    keys.Place.TABLE: "## Tables that come and go",
-    keys.Place.DOC: "## In the doc strings of columns",
+    keys.DurablePlace.SUMMARY: "## In the summaries of snapshots",
+    keys.DurablePlace.PROPERTY: "## In the properties of tables",
+    keys.DurablePlace.REF: "## Branches",
+    keys.DurablePlace.TABLE: "## Tables that come and go",
+    keys.DurablePlace.DOC: "## In the doc strings of columns",
 }
 
 
@@ -396,7 +396,7 @@ def tables_page() -> str:
     )
 
 
-def keys_of(place: keys.Place) -> str:
+def keys_of(place: keys.DurablePlace) -> str:
     rows = ((code(each.shown.strip()), each.only_in, each.meaning) for each in keys.DURABLE if each.place is place)
     return table(("name", "in", "meaning"), rows)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from catalog import commits, probing
 from lakehouse_ingest.ledger import keys
-from lakehouse_ingest.ledger.keys import BRANCH, DURABLE, PREFIX, PROBE, PUBLISHED, Place
+from lakehouse_ingest.ledger.keys import BRANCH, DURABLE, PREFIX, PROBE, PUBLISHED, DurablePlace
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,4 +55,4 @@ def test_catalog_package_spells_its_names_alike() -> None:
     """It may import nothing of ours."""
     assert commits._noted("x") == f"{PUBLISHED}x"
     assert f"{{namespace}}.{PROBE}" in Path(probing.__file__).read_text(encoding="utf-8")
-    assert {key.name for key in DURABLE if key.place is Place.REF} == {BRANCH}
+    assert {key.name for key in DURABLE if key.place is DurablePlace.REF} == {BRANCH}

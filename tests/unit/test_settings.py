@@ -234,6 +234,20 @@ def test_an_unknown_key_is_refused_naming_the_nearest(tree: dict[str, Any], unkn
     assert refused({**ONE_TOPIC, **tree}) == f"unknown setting `{unknown}`; did you mean `{nearest}`?"
 
 
+def test_a_misspelled_section_is_named_before_what_it_left_missing() -> None:
+    assert refused({"stream": [{"topics": ["a"]}]}) == "unknown setting `stream`; did you mean `streams`?"
+
+
+def test_a_value_is_shown_as_it_was_written() -> None:
+    sentence = refused({**ONE_TOPIC, "source": {"security": {"mechanism": "aws_msk_iam"}}})
+    assert sentence.endswith("not 'aws_msk_iam'")
+
+
+def test_a_pattern_needs_a_name_and_says_why() -> None:
+    sentence = refused({"streams": [{"topic_pattern": "a.*"}]})
+    assert sentence == "the setting `name` is missing: with a `topic_pattern` the pipeline needs a name of its own"
+
+
 def test_an_unknown_key_that_is_near_nothing_is_refused_with_what_there_is() -> None:
     sentence = refused({**ONE_TOPIC, "retry": {"zzz": 1}})
     assert sentence == "unknown setting `retry.zzz`; known here: first, limit"
