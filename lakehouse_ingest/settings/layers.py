@@ -296,8 +296,8 @@ def _name_of(topic: str) -> str:
     plain = re.sub(r"[^a-z0-9_-]", "-", topic.lower()).lstrip("_-")[:LONGEST_NAME]
     if plain == topic:
         return plain
-    told = hashlib.sha256(topic.encode()).hexdigest()[:HASH_DIGITS]
-    return "-".join(filter(None, (plain[: LONGEST_NAME - HASH_DIGITS - 1], told)))
+    digest = hashlib.sha256(topic.encode()).hexdigest()[:HASH_DIGITS]
+    return "-".join(filter(None, (plain[: LONGEST_NAME - HASH_DIGITS - 1], digest)))
 
 
 def _what_failed(failure: Exception) -> str:

@@ -217,7 +217,7 @@ Declared = tuple[str, Any, ParameterInfo, Any]
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterator[Declared]:
-    """Name, type, what typer was told, and the default."""
+    """Name, type, what typer knows of it, and the default."""
     hints = get_type_hints(function, include_extras=True)
     for name, each in inspect.signature(function).parameters.items():
         kind, info = get_args(hints[name])
