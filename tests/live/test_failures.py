@@ -51,7 +51,7 @@ SETTINGS: Mapping[str, Case] = {
         environment={"LAKEHOUSE_INGEST_CATALOG__URL": "x"},
     ),
     "a variable within a value": Case(
-        r"LAKEHOUSE_INGEST_CATALOG__URI is set within `catalog`",
+        r"LAKEHOUSE_INGEST_CATALOG__URI sets a key within `catalog`",
         environment={"LAKEHOUSE_INGEST_CATALOG": "x", "LAKEHOUSE_INGEST_CATALOG__URI": "x"},
     ),
     "no duration": Case(
@@ -84,7 +84,7 @@ SETTINGS: Mapping[str, Case] = {
     "a pattern that is none": Case(
         r"`streams.0.topic_pattern` .* regular expression", toml='name = "x"\n[[streams]]\ntopic_pattern = "("'
     ),
-    "types that are nowhere": Case(r"`streams.0` .* say with `type_from`", toml=f'{TABLE}table = "{{type}}"'),
+    "types that are nowhere": Case(r"`streams.0` .* set `type_from`", toml=f'{TABLE}table = "{{type}}"'),
     "a user without a password": Case(
         r"`source.security` .* both `username` and `password`", toml=f'{STREAM}[source.security]\nusername = "me"'
     ),
