@@ -14,12 +14,12 @@ HIDDEN = "**********"  # as pydantic writes a secret
 
 # Words within the name of a key whose value is a secret: of a catalog, a Kafka client, a store, a collector.
 WORDS = (
-    r"passw|passphrase|secret|token|credential|authori[sz]ation|cookie|jaas|keystore|truststore|proxy-uri"
+    r"passw|passphrase|secret|token|credential|authori[sz]ation|cookie|jaas|proxy-uri"
     r"|(?:access|account|api|private|sas|sse|cryption)[._-]?key|key[._-]?pem|\bheader\."
 )
-# What Spark hides. `url`, because the address of a database may carry a password. Spark matches values with it, too:
-# the last alternative is an address with a login.
-HIDDEN_KEYS = rf"(?i){WORDS}|url|://[^/\s@]+@"
+# What Spark hides: also PEM texts that are called stores, and `url`, because the address of a database may carry a
+# password. Spark matches values with it, too: the last alternative is an address with a login.
+HIDDEN_KEYS = rf"(?i){WORDS}|keystore|truststore|url|://[^/\s@]+@"
 # What the catalog package hides in errors of the catalog.
 SECRET_KEYS = rf"(?i){WORDS}|sas"
 # Settings of ours that hold a secret, and whose names do not say so.
