@@ -1,6 +1,6 @@
 """What must not be shown: the one list of words that name secrets, and the secrets of the settings.
 
-Telemetry, the catalog and Spark hide secrets as well. `observing`, `catalog_access` and `session` hand them this list,
+Telemetry, the catalog and Spark hide secrets as well. `observe`, `tables` and `environment` hand them this list,
 each at its door, so that a new word has to be added here only.
 """
 
