@@ -10,6 +10,7 @@ from lakehouse_ingest.operations.status import Found, look
 from lakehouse_ingest.operations.verify.streams import Verified, prove
 from lakehouse_ingest.pipeline.assembly import foreseen, opened
 from lakehouse_ingest.pipeline.dry_run import Foresight
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.stages.transforms import Transform, set_aside
 
@@ -43,15 +44,8 @@ def run(
     No signal handler is set: that of Ctrl-C should set `stop`, and then what is under way lands first.
     """
     reach_this_machine()
-    with opened(
-        settings,
-        jars=jars,
-        drain=until_latest,
-        max_batches=max_batches,
-        accept_changes=accept_changes,
-        transform=transform,
-        stop=stop or Event(),
-    ) as running:
+    options = RunOptions(until_latest, max_batches, accept_changes=accept_changes, transform=transform, jars=jars)
+    with opened(settings, options, stop) as running:
         running.pipeline.run()
         return running.pipeline.landed
 
@@ -69,9 +63,8 @@ def plan(
     What would keep a stream from starting stands with it, and is not raised.
     """
     reach_this_machine()
-    return foreseen(
-        settings, sample, jars or jars_folder_from(os.environ), accept_changes=accept_changes, transform=transform
-    )
+    jars = jars or jars_folder_from(os.environ)
+    return foreseen(settings, RunOptions(sample=sample, accept_changes=accept_changes, transform=transform, jars=jars))
 
 
 def status(settings: Settings, *, jars: Path | None = None) -> list[Found]:

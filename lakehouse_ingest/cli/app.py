@@ -17,6 +17,7 @@ import typer
 from lakehouse_ingest.environment.proxies import reach_this_machine
 from lakehouse_ingest.environment.terminal import say
 from lakehouse_ingest.errors import EXIT_CODES, LakehouseError, fitted
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.records import Choice
 
 if TYPE_CHECKING:
@@ -146,11 +147,7 @@ def run(
 
     command.run(
         settings,
-        jars=jars,
-        drain=until_latest,
-        max_batches=max_batches,
-        accept_changes=accept_changes,
-        allow_code=allow_code,
+        RunOptions(until_latest, max_batches, accept_changes=accept_changes, allow_code=allow_code, jars=jars),
         reread=lambda: _settings(config, flags, allow_code=allow_code),
     )
 
@@ -213,14 +210,9 @@ def plan(
     )
     from lakehouse_ingest.cli.verbs import plan as command  # noqa: PLC0415 - loads pyspark
 
-    if code := command.plan(
-        settings,
-        sample=None if everything else sample,
-        jars=jars,
-        accept_changes=accept_changes,
-        allow_code=allow_code,
-        as_json=json,
-    ):
+    looked_at = None if everything else sample
+    options = RunOptions(sample=looked_at, accept_changes=accept_changes, allow_code=allow_code, jars=jars)
+    if code := command.plan(settings, options, as_json=json):
         raise typer.Exit(code)
 
 

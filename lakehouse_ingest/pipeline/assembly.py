@@ -18,6 +18,7 @@ from lakehouse_ingest.environment.signals import stopping
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.observe.watch import Watch, watch
 from lakehouse_ingest.pipeline.dry_run import Foresight, foresee
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.schema import declared, layout
 from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
@@ -61,21 +62,11 @@ def about(settings: Settings) -> Mapping[str, Any]:
 
 
 @contextmanager
-def opened(
-    settings: Settings,
-    *,
-    jars: Path | None = None,
-    drain: bool = False,
-    max_batches: int | None = None,
-    accept_changes: bool = False,
-    transform: Transform | None = None,
-    allow_code: bool = False,
-    stop: Event | None = None,
-) -> Iterator[Running]:
+def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -> Iterator[Running]:
     """Everything that a run needs, started in order and ended in the reverse one."""
-    allow_code = allow_code or os.environ.get("LAKEHOUSE_INGEST_ALLOW_CODE") == "1"
-    jars = jars or jars_folder_from(os.environ)
-    chosen = [transform or named for named in refuse_early(settings, allow_code=allow_code)]
+    allow_code = options.allow_code or os.environ.get("LAKEHOUSE_INGEST_ALLOW_CODE") == "1"
+    jars = options.jars or jars_folder_from(os.environ)
+    chosen = [options.transform or named for named in refuse_early(settings, allow_code=allow_code)]
     with ExitStack() as stack:
         watching = watch(settings)
         stack.callback(watching.close)
@@ -104,11 +95,9 @@ def opened(
             connection_of(settings.catalog, settings.s3, uri),
             watching,
             scratch,
-            drain=drain,
-            accept_changes=accept_changes,
-            stop=stop,
-            max_batches=max_batches,
-            transforms=chosen,
+            options,
+            stop,
+            chosen,
         )
         yield Running(pipeline, spark, watching, uri, stop)
 
@@ -135,27 +124,14 @@ def _embedded(settings: Settings, jars: Path | None, stack: ExitStack, watching:
     return uri
 
 
-def foreseen(
-    settings: Settings,
-    sample: int | None,
-    jars: Path | None = None,
-    *,
-    accept_changes: bool = False,
-    allow_code: bool = False,
-    transform: Transform | None = None,
-) -> Foresight:
+def foreseen(settings: Settings, options: RunOptions) -> Foresight:
+    """What a run would do to the catalog; nothing of it is done."""
     with (
-        address_or_empty(settings, jars) as catalog,
-        opened(
-            _unheard(settings, catalog),
-            jars=jars,
-            accept_changes=accept_changes,
-            allow_code=allow_code,
-            transform=transform,
-        ) as running,
+        address_or_empty(settings, options.jars) as catalog,
+        opened(_unheard(settings, catalog), options) as running,
         _interruptible(running.stop),
     ):
-        return foresee(running.pipeline, sample)
+        return foresee(running.pipeline, options.sample)
 
 
 @contextmanager

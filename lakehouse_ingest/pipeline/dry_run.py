@@ -1,37 +1,38 @@
-"""What a run would do, by doing it: the same street on the same records, whose effects come to nothing.
+"""What a run would do, by doing it: the same stages on the same records, with effects that are only imagined.
 
 A start begins where a run would, tables are made and changed in memory, and rows go through every stage to a sink that
 keeps none. Nothing is claimed and nobody is shut out, so it may be done while the pipeline runs.
 """
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.environment.spark_names import quoted
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger.keys import REGISTERED
-from lakehouse_ingest.pipeline.batch import Staged, Street, Work
+from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.observe.watch import Span, Watch
+from lakehouse_ingest.pipeline.effects import ChangesTables
+from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.pipeline import Pipeline
-from lakehouse_ingest.pipeline.stream import Next, Stream
-from lakehouse_ingest.records import SOURCE, Offsets, Receipt, SourceIdentity
-from lakehouse_ingest.resume.beginnings import refuse_unread
-from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.pipeline.reporting import BatchReports
+from lakehouse_ingest.pipeline.retry import RetryBudget
+from lakehouse_ingest.pipeline.stream import Stream
+from lakehouse_ingest.records import SOURCE, Offsets
+from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages.accounting import Tally
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Foreseen, Lake, Partition, Place, RehearsedLake, Stage
+from lakehouse_ingest.tables import Connection, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
 from lakehouse_ingest.tables.append import tasks_for
 from lakehouse_ingest.tables.batch_log import Landed
-from lakehouse_ingest.tables.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
+from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 HOUR_S = 3600.0
 SHORTEST_S = 1.0  # of a batch that follows the one before at once
@@ -68,13 +69,13 @@ class Seen:
 
 
 @dataclass
-class RehearsedStreet(Street):
-    """All of a batch but what lasts."""
+class ImaginedEffects(ChangesTables):
+    """Rows go to a sink that keeps none, and tables change in memory."""
 
-    seen: Seen = field(default_factory=Seen)
+    seen: Seen
+    dead_letters: str
 
-    def _stage(self, landing: Landing, rows: DataFrame, size: int, work: Work, runs: Sequence[str]) -> Staged:
-        del runs
+    def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
         table = landing.place.table
         state = self.lake.find(table)
         assert state
@@ -82,14 +83,44 @@ class RehearsedStreet(Street):
         writing = self.seen.writing.setdefault(table, Writing())
         writing.rows += written
         writing.spread = max(writing.spread, spread)
-        if landing is self.dead and written:
+        if table == self.dead_letters and written:
             self.seen.examples = {**_examples(rows), **self.seen.examples}
-        return Staged(landing, self._mark(landing.place, work), 0, written, 0, 0, spread)
+        return Unpublished(landing, mark, 0, written, 0, 0, spread)
 
-    def _publish(self, staged: Staged) -> Receipt:
-        return Receipt(staged.landing.place.table, rows=staged.rows)
+    def publish(self, written: Unpublished) -> Place:
+        place = written.landing.place
+        return replace(place, main=place.main or 0, mark=written.mark)
 
-    def _tell(self, landed: Landed) -> None:
+    def record(
+        self,
+        place: Place,
+        rows: Sequence[Mapping[str, object]],  # noqa: ARG002 - a log of what has not happened
+        mark: Mark,  # noqa: ARG002
+        extra: Mapping[str, str],  # noqa: ARG002
+    ) -> Place:
+        return place
+
+    def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
+        """Nobody is told of what has not landed."""
+
+    def expire(self, place: Place) -> Place:
+        return place
+
+
+@dataclass
+class ImaginedReports(BatchReports):
+    """Batches are counted, and nobody else is told of them."""
+
+    seen: Seen = field(default_factory=Seen)
+
+    def written(self, rows: Unpublished) -> None:
+        """No files are."""
+
+    def published(self, rows: Unpublished, place: Place) -> None:
+        """Nothing is."""
+
+    def landed(self, landed: Landed, span: Span) -> None:
+        del span
         seen = self.seen
         seen.offsets += len(landed.batch)
         seen.batches += 1
@@ -97,57 +128,39 @@ class RehearsedStreet(Street):
         if landed.note and landed.note not in seen.notes:
             seen.notes.append(landed.note)
 
+    def due(self, tables: Iterable[str]) -> list[str]:
+        del tables
+        return []
 
-@dataclass
-class RehearsedStream(Stream):
-    """A stream from where it would begin to what is there now, or as far as the sample goes."""
 
-    street: ClassVar[type[Street]] = RehearsedStreet
-    stage: Stage = field(default_factory=Stage)
-    sample: int | None = None  # records; None: all of them
-    seen: Seen = field(default_factory=Seen)
-    there: int = 0  # records, holes of the log among them, that a run would read by now
-    tables: Sequence[str] = ()  # that it feeds
+@dataclass(frozen=True)
+class ImaginedWorld:
+    """Of one stream; what is made upon the stage, the streams after it find there."""
 
-    def rehearse(self) -> None:
-        """Raises what would keep a run from starting, or end it."""
-        refuse_unread(self.settings.source, self._is_read)
-        self._lake = RehearsedLake(self.connection, self.identity, self.stage, create=self.settings.catalog.create)
-        if self.sample is not None:
-            size = min(self.sample, self.stream.max_records)
-            self.stream = self.stream.model_copy(update={"max_records": size})
-        try:
-            self._one_start()
-        except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
-            raise self._explained(error) from error
+    connection: Connection
+    watch: Watch
+    stage: Stage
+    seen: Seen
 
-    def _street(self, lake: Lake, source: Source, identity: SourceIdentity, threads: ThreadPoolExecutor) -> Street:
-        street = super()._street(lake, source, identity, threads)
-        assert isinstance(street, RehearsedStreet)
-        street.seen = self.seen
-        return street
+    def lake(self, settings: Settings, pipeline: str) -> Lake:
+        return RehearsedLake(self.connection, pipeline, self.stage, create=settings.catalog.create)
 
-    def _stream_through(
-        self, street: Street, source: Source, goal: Offsets | None, begun: ExitStack, ending: ExitStack
-    ) -> Next:
-        ends = goal or {}
-        self.there = sum(max(0, end - street.start.get(at, end)) for at, end in ends.items())
-        try:
-            return super()._stream_through(street, source, goal, begun, ending)
-        finally:
-            found = (street.tables.at(route) for route in street.tables.routes)
-            self.tables = sorted(keeper.name for keeper in found if isinstance(keeper, TableKeeper))
+    def effects(
+        self,
+        settings: Settings,
+        stream: StreamSettings,  # noqa: ARG002 - those of all streams are alike
+        lake: Lake,
+        source: Source,  # noqa: ARG002
+        spark: SparkSession,  # noqa: ARG002
+    ) -> Effects:
+        return ImaginedEffects(lake, self.seen, _dead_letters(settings))
 
-    @property
-    def _has_enough(self) -> bool:
-        return self.sample is not None and self.seen.offsets >= self.sample
+    def reports(self, settings: Settings, stream: StreamSettings, lake: Lake) -> BatchReports:
+        return ImaginedReports(stream.known_as, self.watch, _dead_letters(settings), lake.metadata_size, seen=self.seen)
 
-    def _hint(self, source: Source, offsets: Offsets) -> None:
-        """Nobody is told of what has not landed."""
 
-    def _expired(self, lake: Lake, place: Place) -> Place:
-        del lake
-        return place
+def _dead_letters(settings: Settings) -> str:
+    return f"{settings.catalog.namespace}.{settings.dead_letters.table}"
 
 
 def files_an_hour(seen: Seen, stream: StreamSettings) -> Mapping[str, float]:
@@ -253,24 +266,7 @@ def properties_of(table: Foreseen) -> Mapping[str, str]:
 def foresee(pipeline: Pipeline, sample: int | None) -> Foresight:
     """Stream by stream, upon one stage: what one would make, the next one finds."""
     stage = Stage()
-    streams = [
-        RehearsedStream(
-            pipeline.settings,
-            stream,
-            pipeline.spark,
-            pipeline.connection,
-            pipeline.watch,
-            pipeline.scratch,
-            drain=True,
-            accept_changes=pipeline.accept_changes,
-            stop=pipeline.stop,
-            transform=transform,
-            stage=stage,
-            sample=sample,
-        )
-        for stream, transform in zip_longest(pipeline.settings.streams, pipeline.transforms)
-    ]
-    outlooks = [_outlook(stream) for stream in streams]
+    outlooks = [_outlook(pipeline, number, stage, sample) for number in range(len(pipeline.settings.streams))]
     lake = RehearsedLake(pipeline.connection, pipeline.settings.name, stage, create=pipeline.settings.catalog.create)
     names = dict.fromkeys([*stage.tables, *(name for each in outlooks for name in each.tables)])
     tables = [found for name in names if (found := stage.tables.get(name) or _unchanged(lake, name))]
@@ -278,14 +274,38 @@ def foresee(pipeline: Pipeline, sample: int | None) -> Foresight:
     return Foresight([*stage.namespaces], tables, notes, outlooks)
 
 
-def _outlook(stream: RehearsedStream) -> Outlook:
-    settings, refusal = stream.stream, None
+def _outlook(pipeline: Pipeline, number: int, stage: Stage, sample: int | None) -> Outlook:
+    seen, refusal = Seen(), None
+    options = replace(pipeline.options, until_latest=True, sample=sample, max_batches=None)
+    stream = pipeline.streams(ImaginedWorld(pipeline.connection, pipeline.watch, stage, seen), options)[number]
+    settings = stream.stream
+    if sample is not None:
+        stream.stream = settings.model_copy(update={"max_records": min(sample, settings.max_records)})
     try:
-        stream.rehearse()
+        _imagine(stream)
     except LakehouseError as found:
         refusal = found
-    files = files_an_hour(stream.seen, settings)
-    return Outlook(stream.name, stream.seen, stream.there, stream.tables, files, refusal)
+    there, tables = _looked_at(stream.current)
+    return Outlook(stream.name, seen, there, tables, files_an_hour(seen, settings), refusal)
+
+
+def _imagine(stream: Stream) -> None:
+    """One start, from where it would begin to what is there now; raises what would keep it from starting, or end it."""
+    stream.refuse_unread()
+    try:
+        stream.start_once(RetryBudget(0, 0))
+    except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
+        raise stream.explained(error) from error
+
+
+def _looked_at(start: OneStart | None) -> tuple[int, Sequence[str]]:
+    """How many records were there for it, offset gaps among them, and the tables that it would feed."""
+    if start is None or start.runner is None:
+        return 0, ()
+    begun, tables = start.runner.opened.start, start.runner.tables
+    there = sum(max(0, end - begun.get(at, end)) for at, end in (start.goal or {}).items())
+    keepers = (tables.at(route) for route in tables.routes)
+    return there, sorted(keeper.name for keeper in keepers if isinstance(keeper, TableKeeper))
 
 
 def _unchanged(lake: Lake, name: str) -> Foreseen | None:

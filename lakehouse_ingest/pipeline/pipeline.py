@@ -10,11 +10,13 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.effects import RealWorld, World
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.sampler import Looks, looking
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.transforms import Transform
-from lakehouse_ingest.tables import Connection, Turns
+from lakehouse_ingest.tables import Connection
 
 
 @dataclass
@@ -26,10 +28,8 @@ class Pipeline:
     connection: Connection
     watch: Watch
     scratch: Path
-    drain: bool = False  # end when all that was there at the start has landed
-    accept_changes: bool = False
+    options: RunOptions = RunOptions()  # noqa: RUF009 - it is frozen
     stop: Event = field(default_factory=Event)
-    max_batches: int | None = None  # of each stream; then it ends
     transforms: Sequence[Transform | None] = ()  # of each stream, in their order
     _streams: list[Stream] = field(default_factory=list)
 
@@ -38,27 +38,27 @@ class Pipeline:
         """Batches so far."""
         return sum(stream.landed for stream in self._streams)
 
-    def run(self) -> None:
-        """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
-        running; what it raised is raised here when all have ended."""
-        turns = Turns()
-        self._streams = [
+    def streams(self, world: World, options: RunOptions) -> list[Stream]:
+        """Each of the settings' streams, to act upon this world."""
+        return [
             Stream(
                 self.settings,
                 stream,
                 self.spark,
-                self.connection,
+                world,
                 self.watch,
                 self.scratch,
-                self.drain,
-                self.accept_changes,
+                options,
                 self.stop,
-                self.max_batches,
                 transform,
-                turns,
             )
             for stream, transform in zip_longest(self.settings.streams, self.transforms)
         ]
+
+    def run(self) -> None:
+        """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
+        running; what it raised is raised here when all have ended."""
+        self._streams = self.streams(RealWorld(self.connection, self.watch), self.options)
         self.watch.board.expect(stream.name for stream in self._streams)
         looks = Looks(self.watch, self.settings.source, self._streams, self._jvm)
         with looking(looks), ThreadPoolExecutor(len(self._streams), "stream") as threads:

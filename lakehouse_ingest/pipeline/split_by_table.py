@@ -1,7 +1,7 @@
 """The records of a batch, each on its way to a table, or to none.
 
-An aggregate over records in memory tells which routes there are, how many records take each, and what fields
-these have. A table is made, or gets its new columns, before the first row is written.
+First a look: an aggregate over records in memory tells which routes there are, how many records take each, and what
+fields these have. Then tables are made ready for them, and only then the rows of each table are split off.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +21,10 @@ from lakehouse_ingest.stages.formats import Format, Lenient
 from lakehouse_ingest.stages.routing import NOT_KEPT, STAGE, Route, astray
 from lakehouse_ingest.stages.shaping import shape
 from lakehouse_ingest.stages.transforms import Transform
+from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.first_batch import Planned
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
-from lakehouse_ingest.tables.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 AT_A_TIME = 64  # tables that are made before they are registered
 
@@ -66,6 +67,24 @@ class Group:
     rows: DataFrame
 
 
+@dataclass(frozen=True)
+class Looked:
+    """The records of a batch, in memory and routed, and what a look at them has told."""
+
+    routed: DataFrame
+    tally: Tally  # filtered, or all the others
+    groups: Sequence[Group]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Tables that are ready for the records of a batch."""
+
+    led: list[tuple[Group, TableKeeper | Refusal]]  # where each group goes
+    planned: list[tuple[Group, TableKeeper, Planned]]
+    failures: list[BaseException]  # of tables that could not be made ready
+
+
 def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> Parted:
     """All to one table that is known: nothing has to be looked at before the one pass that writes."""
     assert keeper.landing
@@ -73,34 +92,55 @@ def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> P
     return Parted([Part(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
 
 
-def sort(
-    routed: DataFrame,
-    batch: Range,
+def look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, *, traces: bool) -> Looked:
+    """Which routes the records take, how many each of them, and what fields they have. Changes nothing."""
+    tally = _counted(routed, batch, traces=traces)
+    return Looked(routed, tally, _groups(routed, stream, tables))
+
+
+def make_ready(groups: Sequence[Group], tables: StreamTables, each: Each) -> Ready:
+    """Make and change tables, so that each group has one whose columns its records fit; or say why it has none.
+
+    A few at a time are made and then registered: a start that ends in between leaves these to the next one.
+    """
+    ready = Ready([], [], [])
+    for at in range(0, len(groups), AT_A_TIME):
+        some = groups[at : at + AT_A_TIME]
+        tables.look_up(group.route for group in some)
+        led = [(group, tables.at(group.route)) for group in some]
+        planned, failures = each(
+            lambda one: (*one, _planned(*one)),
+            [(group, keeper) for group, keeper in led if isinstance(keeper, TableKeeper)],
+        )
+        tables.register()
+        ready.led.extend(led)
+        ready.planned.extend(planned)
+        ready.failures.extend(failures)
+    return ready
+
+
+def split(
+    looked: Looked,
+    ready: Ready,
     stream: StreamSettings,
     tables: StreamTables,
-    each: Each,
     spans: Spans,
-    transform: Transform | None = None,
-    *,
-    traces: bool = False,
+    transform: Transform | None,
 ) -> Parted:
-    with spans("read", runs=("read", "route")):
-        looked = _counted(routed, batch, traces=traces)
-    groups = _groups(routed, stream, tables)
-    found, planned, failures = _ready(groups, tables, each)
-    going = [(group, keeper) for group, keeper in found if isinstance(keeper, TableKeeper)]
+    """The rows for each table, and the records that no table takes. Changes nothing."""
     parts, nowhere, notes = [], [], []
-    for group, keeper, plan in planned:
+    for group, keeper, plan in ready.planned:
         rows = _shaped(group.rows, keeper, plan, spans, transform)
         if keeper.landing:
             parts.append(Part(keeper.landing, rows, group.size, plan.plan.names))
         else:
             nowhere.append(rows.select(RECORD, FAULT))
             notes.append(f"{keeper.name} is not made: {plan.why}")
-    if looked.total(LANDED) > sum(group.size for group, _ in going):
-        refused = {group.route: refusal for group, refusal in found if isinstance(refusal, Refusal)}
-        nowhere.append(_nowhere(routed, [group.route for group, _ in going], refused, stream, tables))
-    return Parted(parts, nowhere, looked, failures, notes)
+    going = [group for group, keeper in ready.led if isinstance(keeper, TableKeeper)]
+    if looked.tally.total(LANDED) > sum(group.size for group in going):
+        refused = {group.route: refusal for group, refusal in ready.led if isinstance(refusal, Refusal)}
+        nowhere.append(_nowhere(looked.routed, [group.route for group in going], refused, stream, tables))
+    return Parted(parts, nowhere, looked.tally, ready.failures, notes)
 
 
 def _counted(routed: DataFrame, batch: Range, *, traces: bool) -> Tally:
@@ -127,31 +167,6 @@ def _groups(routed: DataFrame, stream: StreamSettings, tables: StreamTables) -> 
         Group(Route.parse(row[ROUTE]), row["size"], row["seen"], routed.where(F.col(ROUTE) == row[ROUTE]))
         for row in rows
     ]
-
-
-def _ready(
-    groups: Sequence[Group], tables: StreamTables, each: Each
-) -> tuple[list[tuple[Group, TableKeeper | Refusal]], list[tuple[Group, TableKeeper, Planned]], list[BaseException]]:
-    """A table for each group, or why there is none; and what its records are to look like.
-
-    A few tables at a time are made and registered: a start that ends in between leaves these to the next one.
-    """
-    found: list[tuple[Group, TableKeeper | Refusal]] = []
-    planned: list[tuple[Group, TableKeeper, Planned]] = []
-    failures: list[BaseException] = []
-    for at in range(0, len(groups), AT_A_TIME):
-        some = groups[at : at + AT_A_TIME]
-        tables.look_up(group.route for group in some)
-        led = [(group, tables.at(group.route)) for group in some]
-        done, failed = each(
-            lambda one: (*one, _planned(*one)),
-            [(group, keeper) for group, keeper in led if isinstance(keeper, TableKeeper)],
-        )
-        tables.register()
-        found += led
-        planned += done
-        failures += failed
-    return found, planned, failures
 
 
 def _planned(group: Group, keeper: TableKeeper) -> Planned:

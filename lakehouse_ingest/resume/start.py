@@ -4,7 +4,7 @@ The order is the promise. Settings are compared before anything is claimed: a st
 one that runs. Marks are read, and the source is asked, once older starts are shut out: until then they may go on.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,18 +19,18 @@ from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
-from lakehouse_ingest.resume import replicas, shared_partitions, start_offsets
+from lakehouse_ingest.resume import replicas, setting_changes, shared_partitions, start_offsets
 from lakehouse_ingest.resume.already_landed import Held, Holder
-from lakehouse_ingest.resume.beginnings import beginning, refuse_unkept
 from lakehouse_ingest.resume.blockers import SourceNow
+from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import dead_letters, formats, routing
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import Column, Lake, Partition, Place, Registered, TableSpec, batch_size, newest_generation
 from lakehouse_ingest.tables.batch_log import BatchRecord, record_spec
+from lakehouse_ingest.tables.effects import Effects, Landing
 from lakehouse_ingest.tables.stream_tables import StreamTables, foretold
-from lakehouse_ingest.tables.table_keeper import Landing
 
 REDUCED = (
     "an earlier start ended before a batch of this pipeline had landed, so batches begin small and grow with each that"
@@ -81,7 +81,7 @@ class Opening:
     threads: ThreadPoolExecutor
     accept_changes: bool
     noted_as: replicas.Process | None  # for later starts to know us by; a start that ends by itself is none to wait for
-    tidy: Callable[[Place], Place]  # expires old snapshots when they are many
+    effects: Effects
 
     def opened(self) -> Opened:
         routing.check(self.stream, self.spark)
@@ -93,20 +93,20 @@ class Opening:
         self.lake.begin_within(generation := newest_generation((claim.record, *everywhere)))
         record_place = claim.record.within(generation)
         # Where nothing lands, the starts' own commits become many.
-        places = {name: self.tidy(place.within(generation)) for name, place in claim.places.items()}
+        places = {name: self.effects.expire(place.within(generation)) for name, place in claim.places.items()}
         done = start_offsets.complete(record_place, [*places.values()])
         start, stands = self._where_to_begin(now, done, record_place, places, claim.heads)
         topics = self.identity.known_as(
             marks.ids_of([each.mark for each in (record_place, *places.values()) if each.mark])
         )
         token = Token(self._pipeline, generation, claim.epoch, -1)
-        meant = start_offsets.meaning(self.settings, self.stream)
-        mark = Mark(token, topics, stands, stands, stands, start_offsets.hash_of(meant))
+        meant = setting_changes.meaning(self.settings, self.stream)
+        mark = Mark(token, topics, stands, stands, stands, setting_changes.hash_of(meant))
         every = self.settings.ledger.batch_every
         size = self._size(record_place, replaces_replica=claim.replaces_replica)
         waiting = sum(max(0, end - start.get(at, end)) for at, end in now.ends.items())
-        text = start_offsets.as_text(meant)
-        record = BatchRecord(self.lake, record_place, mark, text, every, self.tidy, claim.heads, size, waiting)
+        text = setting_changes.as_text(meant)
+        record = BatchRecord(self.effects, record_place, mark, text, every, claim.heads, size, waiting)
         tables = self._tables(claim, places)
         record.started(token)
         # Older generations' marks as well: what is to be read again may stand there already.
@@ -153,8 +153,8 @@ class Opening:
         if len({*self._events, self._record, self._dead}) < len(self._events) + 2:
             raise SettingsRefused("the dead letters, the batch record and the events need a table each")
         self.lake.ensure_namespace(self.settings.catalog.namespace)
-        self.lake.create(record_spec(self._record, FileOptions()))
-        self.lake.create(_dead_spec(self._dead, FileOptions()))
+        self.effects.create(record_spec(self._record, FileOptions()))
+        self.effects.create(_dead_spec(self._dead, FileOptions()))
         # A start that was killed between its claim and its registering is known there, and nothing else.
         told = self.lake.registered(self._record) if self.lake.knows(self._record) else {}
         known = {} if told else self._found()
@@ -179,14 +179,16 @@ class Opening:
         self.lake.begin_within(0)  # until it is known which generation it is, every mark counts
         self._compare()
         own = {self._dead, *self._events}
-        record_place, record = self.lake.claimed(self._record, [*{*own, *known}])
+        record_place, record = self.effects.claim(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
         replaces = False
         if self.noted_as:
             replaces = replicas.replaces_replica(replicas.starts(self._pipeline, record.properties), self.noted_as)
-            self.lake.tell(self._record, replicas.noted(self._pipeline, record_place.epoch, self.noted_as))
+            self.effects.set_properties(self._record, replicas.noted(self._pipeline, record_place.epoch, self.noted_as))
         registered, heads = self.lake.registered_in(record) or known, self.lake.heads_in(record)
-        places = self.lake.open_all([*{*own, *registered}], record_place.epoch, self.threads)
+        there = [name for name, state in self.lake.find_all({*own, *registered}, self.threads).items() if state]
+        opened = self.threads.map(lambda name: self.effects.open(name, record_place.epoch), there)
+        places = dict(zip(there, opened, strict=True))
         reached(FailPoint.OPENED)
         start_offsets.same_tables(registered, heads, places)
         # Those that somebody has said are to be taken as they are.
@@ -196,7 +198,7 @@ class Opening:
             if not each.uuid and name in places
         }
         letters = places[self._dead]
-        self.lake.register(self._record, {**known, **taken, self._dead: Registered(letters.uuid)})
+        self.effects.register(self._record, {**known, **taken, self._dead: Registered(letters.uuid)})
         events = {name: each for name, each in {**registered, **taken}.items() if name != self._dead}
         # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
         # no mark is there says so.
@@ -207,8 +209,8 @@ class Opening:
         record = self.lake.find(self._record)
         assert record
         before = self.lake.seen(record).carried.get(f"{keys.SETTINGS}{self._pipeline}")
-        now = start_offsets.meaning(self.settings, self.stream)
-        for change in start_offsets.compare(before, now, accepted=self.accept_changes):
+        now = setting_changes.meaning(self.settings, self.stream)
+        for change in setting_changes.compare(before, now, accepted=self.accept_changes):
             self.watch.events.warned("settings_changed", stream=self.stream.known_as, change=change)
 
     # -- where it goes on ---------------------------------------------------------------------------------
@@ -253,6 +255,7 @@ class Opening:
     def _tables(self, claim: Claim, places: Mapping[str, Place]) -> StreamTables:
         return StreamTables(
             self.lake,
+            self.effects,
             self.stream,
             formats.chosen(self.stream.format),
             self.settings.catalog.namespace,

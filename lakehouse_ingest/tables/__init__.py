@@ -26,9 +26,10 @@ from catalog import (
     fields_of,
     same_partitions,
 )
+from lakehouse_ingest.tables.changes import FOLLOW
 from lakehouse_ingest.tables.dry_run import RehearsedLake
 from lakehouse_ingest.tables.errors import unmade
-from lakehouse_ingest.tables.lake import FOLLOW, Lake
+from lakehouse_ingest.tables.lake import Lake
 from lakehouse_ingest.tables.position import Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
 from lakehouse_ingest.tables.turns import Turns

@@ -1,7 +1,7 @@
 """The batch record: a row a batch, and one for each table that it landed in. A second copy, not the guarantee."""
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -11,7 +11,8 @@ from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
-from lakehouse_ingest.tables import Column, Lake, Partition, Place, TableSpec, batch_size
+from lakehouse_ingest.tables import Column, Partition, Place, TableSpec, batch_size
+from lakehouse_ingest.tables.effects import Effects
 
 # The kinds of rows.
 KINDS = {
@@ -92,17 +93,16 @@ class BatchRecord:
 
     def __init__(
         self,
-        lake: Lake,
+        effects: Effects,
         place: Place,
         first: Mark,
         meant: str,
         every: float,
-        tidy: Callable[[Place], Place],
         heads: Mapping[str, marks.Head],
         size: int,
         waiting: int,
     ) -> None:
-        self._lake, self._every, self._tidy = lake, every, tidy
+        self._effects, self._every = effects, every
         self._mark, self._meant, self._heads = first, meant, dict(heads)
         self._rows: list[dict[str, Any]] = []
         self._written = 0.0
@@ -155,9 +155,9 @@ class BatchRecord:
             f"{keys.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
         }
         # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
-        self.place = self._lake.append(self.place, self._rows, self._mark, extra)
+        self.place = self._effects.record(self.place, self._rows, self._mark, extra)
         self._rows, self._written = [], monotonic()
-        self.place = self._tidy(self.place)
+        self.place = self._effects.expire(self.place)
 
 
 def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:

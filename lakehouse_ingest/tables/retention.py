@@ -8,11 +8,12 @@ record their settings and tables as well, and would otherwise be kept as often a
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lakehouse_ingest.ledger.keys import MARK, TOKEN
 from lakehouse_ingest.ledger.marks import Summary
+from lakehouse_ingest.settings import Settings
 
 ROOM = 2**20  # letters of all summaries together
 FEWEST = 10  # stay whatever their summaries take: a commit without an answer is looked for among them
@@ -49,6 +50,18 @@ class Retention:
                 marked = index + 1
             follower = time
         return max(kept, marked)
+
+
+def retention_of(settings: Settings) -> Callable[[str], Retention]:
+    """Of each table of a pipeline."""
+    keep = settings.ledger
+    batch_log = f"{settings.catalog.namespace}.{keep.batch_table}"
+
+    def retention(table: str) -> Retention:
+        # No query reads the batch log for long, and with many streams its metadata grow the fastest of all.
+        return Retention(keep.keep_snapshots, 0.0 if table == batch_log else keep.keep_for)
+
+    return retention
 
 
 def is_due(snapshots: int, expirable: int) -> bool:

@@ -15,6 +15,7 @@ from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.formats import Format, Lenient
 from lakehouse_ingest.stages.routing import SEPARATOR, Route
 from lakehouse_ingest.tables import Lake, Place, Registered, TableState, unmade
+from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 REFUSED_S = 30.0  # by then somebody may have made a table that was not there, or moved one that was in the way
@@ -33,6 +34,7 @@ class StreamTables:
     """What one start of one stream knows of its tables."""
 
     lake: Lake
+    effects: TableEffects
     stream: StreamSettings
     format: Format
     namespace: str
@@ -104,7 +106,8 @@ class StreamTables:
             for route, keeper in self._found.items()
             if keeper.landing and self._uuid_of(keeper.name) != keeper.landing.place.uuid
         }
-        self.lake.register(self.record, new)
+        if new:
+            self.effects.register(self.record, new)
         self.registered |= new
         if new:
             reached(FailPoint.REGISTERED)
@@ -149,6 +152,7 @@ class StreamTables:
             return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {len(mine)} tables: `max_tables`")
         keeper = TableKeeper(
             self.lake,
+            self.effects,
             name,
             self.stream.tables[route.entry],
             self.format,
@@ -168,7 +172,7 @@ class StreamTables:
 
     def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:
         """It could not be read when the batch record was lost: what it holds is of no account in this start."""
-        self.lake.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
+        self.effects.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
         raise TryAgain(f"the table {name} was not known to hold rows of this pipeline; begun again with it")
 
     def _take(self, keeper: TableKeeper, state: TableState | None) -> None:

@@ -18,7 +18,6 @@ from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.tables import (
     Add,
-    Contract,
     Evolution,
     Lake,
     Place,
@@ -28,22 +27,12 @@ from lakehouse_ingest.tables import (
     first_batch,
     widening,
 )
+from lakehouse_ingest.tables.effects import Landing, TableEffects
 from lakehouse_ingest.tables.first_batch import Planned
 from lakehouse_ingest.tables.growth import new_fields
 
 Fields = Sequence[tuple[str, T.DataType]]
-# What the table's contract allows, and how many columns there may be, was asked when the changes were planned: by the
-# names of fields, which the catalog does not know.
 FOLLOWED = 10  # times in one batch
-PLANNED = Contract(max_columns=None, max_depth=None)
-
-
-@dataclass
-class Landing:
-    """One table: where we stand on it, and how its files are written."""
-
-    place: Place
-    files: FileOptions
 
 
 @dataclass
@@ -51,6 +40,7 @@ class TableKeeper:
     """One table, made when its first records tell what it should be."""
 
     lake: Lake
+    effects: TableEffects
     name: str
     settings: TableSettings
     format: Format
@@ -73,7 +63,7 @@ class TableKeeper:
             first, spec = self._first(fields, records)
             if spec is None:
                 return first
-            self.adopt(self.lake.create(replace(spec, properties={**spec.properties, **(self.origin or {})})))
+            self.adopt(self.effects.create(replace(spec, properties={**spec.properties, **(self.origin or {})})))
             assert self._plan is not None
         if self.settings.columns:
             return self._plan
@@ -137,7 +127,7 @@ class TableKeeper:
         assert self._plan is not None
         if added := existing.additions(state, self._plan.plan, self.settings):
             if EVENT_TIME_FIELD not in state.properties:
-                self.lake.tell(self.name, declared.event_time_of(self._plan.plan))
+                self.effects.set_properties(self.name, declared.event_time_of(self._plan.plan))
             self._follow(added)
         if lies_otherwise:
             self._lay_out()
@@ -147,7 +137,7 @@ class TableKeeper:
 
     def _opened(self) -> Place:
         """On a table that was not there, or not ours, when this start looked where to begin."""
-        place = self.lake.open(self.name, self.epoch)
+        place = self.effects.open(self.name, self.epoch)
         if place.mark:
             # The writer before us has landed in it until this very moment; it has told the batch record of it first.
             raise TryAgain(f"rows of this pipeline came to {self.name} after this start had looked; begun again")
@@ -156,7 +146,7 @@ class TableKeeper:
     def _lay_out(self) -> None:
         """New files by the settings; those that are there stay as they are."""
         reached(FailPoint.EVOLVING)
-        state, changes = self.lake.lay_out(self.name, layout.partitions_of(self.settings))
+        state, changes = self.effects.lay_out(self.name, layout.partitions_of(self.settings))
         reached(FailPoint.EVOLVED)
         self._take(state)
         self.changed(self.name, changes)
@@ -170,7 +160,7 @@ class TableKeeper:
     def _follow(self, changes: Sequence[Evolution]) -> Plan:
         """All in one commit, and what the table would not take."""
         reached(FailPoint.EVOLVING)
-        state, done = self.lake.follow(self.name, changes, PLANNED)
+        state, done = self.effects.change(self.name, changes)
         reached(FailPoint.EVOLVED)
         self._take(state)
         if done.changes:

@@ -20,6 +20,7 @@ from typing import Any
 from catalog import connect
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.pipeline.assembly import opened
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of
 from tests.services.kafka import create_topic, produce
@@ -98,7 +99,7 @@ def measured(folder: Path, broker: str, stream: Mapping[str, Any], batches: int)
             "log": {"level": "warning"},
         }
     )
-    with opened(settings, drain=True) as running:
+    with opened(settings, RunOptions(until_latest=True)) as running:
         running.pipeline.run()
         produce(broker, topic, events(batches * BATCH))
         began, cpu = monotonic(), cpu_seconds()

@@ -19,6 +19,7 @@ from typing import Any
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.assembly import Running, opened
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of
@@ -83,7 +84,7 @@ def microseconds(running: Running, settings: Settings, sink: Telemetry, scratch:
     watch = _FromTheFirst(settings.name, sink, without)
     scratch.mkdir()
     connection = connection_of(settings.catalog, settings.s3, running.catalog_uri)
-    Pipeline(settings, running.spark, connection, watch, scratch, max_batches=BATCHES + 1).run()
+    Pipeline(settings, running.spark, connection, watch, scratch, RunOptions(max_batches=BATCHES + 1)).run()
     sink.shutdown(30)
     # Spark shares a batch out among partitions, and rounds.
     if watch.received < 0.99 * BATCHES * BATCH or watch.began is None or sink.dropped:
@@ -92,7 +93,7 @@ def microseconds(running: Running, settings: Settings, sink: Telemetry, scratch:
 
 
 def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[str, float]]:
-    with collector() as (endpoint, process), opened(settings_of("none", folder, broker, case)) as running:
+    with collector() as (endpoint, process), opened(settings_of("none", folder, broker, case), RunOptions()) as running:
         for number in range(-WARMING, count):
             found: dict[str, float] = {}
             for how in ("off", "on") if number % 2 else ("on", "off"):

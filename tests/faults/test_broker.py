@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from lakehouse_ingest.cli.verbs.recover import UNANSWERED, recover
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.errors import SourceChanged, TryAgain
-from lakehouse_ingest.pipeline import pacing, stream
+from lakehouse_ingest.pipeline import one_start, pacing
 from lakehouse_ingest.records import Choice
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources.kafka import Kafka
@@ -185,7 +185,7 @@ def test_partitions_that_are_added(bench: Bench) -> None:
 )
 def test_a_topic_that_is_made_anew_while_it_runs(bench: Bench, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark knows it by its name, and where it has as many records as before, or none, no batch comes to find out."""
-    monkeypatch.setattr(stream, "TOPICS_S", 0.5)
+    monkeypatch.setattr(one_start, "TOPICS_S", 0.5)
     topic = Topic.of(bench, f"made_anew_{length}")
     topic.produce(10)
     before_the_next_look(monkeypatch, lambda: topic.make_anew(length))

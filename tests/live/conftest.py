@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.pipeline import sampler, stream
+from lakehouse_ingest.pipeline import one_start, sampler
 
 
 @pytest.fixture
@@ -23,4 +23,4 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "LOOK_S", 0.2)
-    monkeypatch.setattr(stream, "BEAT_S", 0.1)
+    monkeypatch.setattr(one_start, "BEAT_S", 0.1)

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.pipeline import batch, stream
-from lakehouse_ingest.pipeline.batch import Street
+from lakehouse_ingest.pipeline import effects, one_start
+from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.sampler import Progress
 from lakehouse_ingest.records import Range
 from lakehouse_ingest.tables import append
@@ -40,8 +40,8 @@ def test_batches_grow_from_where_the_last_one_has_ended(
         until(lambda: pipeline.landed > before or len(told.retries) < FAILING or pipeline.stop.is_set(), LANDING)
         return Progress(query)
 
-    monkeypatch.setattr(batch, "stage", stage)
-    monkeypatch.setattr(stream, "Progress", noticed_late)
+    monkeypatch.setattr(effects, "stage", stage)
+    monkeypatch.setattr(one_start, "Progress", noticed_late)
     create_topic(bench.broker, topic)
     produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
     settings = bench.settings(topic, stream={"every": "1h"}, ledger={"batch_every": 0})
@@ -60,8 +60,8 @@ def test_batches_grow_from_where_the_last_one_has_ended(
 
 
 def test_a_batch_that_goes_back_is_refused() -> None:
-    street, at = cast("Street", SimpleNamespace(landed_to={("t", 0): 5})), ("t", 0)
+    runner, at = cast("BatchRunner", SimpleNamespace(landed_to={("t", 0): 5})), ("t", 0)
     with pytest.raises(TryAgain, match="begins before the end"):
-        Street._following(street, Range({at: 4}, {at: 9}))
+        BatchRunner._following(runner, Range({at: 4}, {at: 9}))
     following = Range({at: 5, ("t", 1): 0}, {at: 9, ("t", 1): 3})
-    assert Street._following(street, following) == following
+    assert BatchRunner._following(runner, following) == following

@@ -21,6 +21,7 @@ from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.environment.spark_session import close_catalog
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Lake
@@ -68,7 +69,7 @@ class Gated:
         folder.mkdir(exist_ok=True)
         connection = connection_of(self.settings.catalog, self.settings.s3, self.settings.catalog.uri or "")
         watch = Watch(self.settings.name, OFF)
-        return Pipeline(self.settings, self._bench.spark, connection, watch, folder, drain=drain)
+        return Pipeline(self.settings, self._bench.spark, connection, watch, folder, RunOptions(until_latest=drain))
 
     def drain(self) -> None:
         with spark_by(self._bench.spark, self.settings):

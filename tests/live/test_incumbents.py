@@ -21,7 +21,7 @@ from lakehouse_ingest.errors import Superseded, TryAgain
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.keys import MARK
 from lakehouse_ingest.ledger.marks import Mark
-from lakehouse_ingest.pipeline import stream as streams
+from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.stages.sources.kafka import Kafka
 from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
@@ -234,7 +234,7 @@ def test_iceberg_10892_an_older_state_that_is_put_back_loses_nothing(
 ) -> None:
     """A job went on from an older state. The table said that batches of these numbers were done, so what they held now
     was passed over, without a word. Spark's sink does likewise."""
-    monkeypatch.setattr(streams, "rmtree", lambda *_, **__: None)  # of ours none stays that could be put back
+    monkeypatch.setattr(one_start, "rmtree", lambda *_, **__: None)  # of ours none stays that could be put back
     create_topic(bench.broker, topic, 1)
     native, older = Native(bench, topic, tmp_path / "now"), tmp_path / "older"
     scratch: list[Path] = []

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from lakehouse_ingest.operations.verify.streams import prove, tell
-from lakehouse_ingest.pipeline import batch
+from lakehouse_ingest.pipeline import reporting
 from lakehouse_ingest.stages.sources import of_stream
 from telemetry import INSTRUMENTS, Answer, Pages
 from telemetry.exposition import accepted, text
@@ -59,7 +59,7 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
     bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
-    monkeypatch.setattr(batch, "WEIGHED_EVERY", 0.0)
+    monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
     create_topic(bench.broker, topic, 2)
     name, calls, outages, neighbours = f"ns_{topic}.{topic}", [], [], []
     proxy = Faulty(bench.uri)

@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.pipeline import stream as streams
+from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings, SourceSettings
 from lakehouse_ingest.stages.sources.kafka import Kafka
@@ -207,7 +207,7 @@ def test_a_stream_ends_after_so_many_batches(bench: Bench, filled: str) -> None:
 
 def test_a_topic_that_appears_later_is_taken_in(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the same run, each record once; another name that only begins alike is not read."""
-    monkeypatch.setattr(streams, "TOPICS_S", 0.5)
+    monkeypatch.setattr(one_start, "TOPICS_S", 0.5)
     first, second, later, other = (f"{topic}_{name}" for name in ("a", "b", "c", "a_not"))
     pipeline = bench.pipeline(matching(bench, topic, every="1h", idle="1s"), drain=False)
     with running(pipeline):
@@ -231,7 +231,7 @@ def test_without_a_match_a_drained_stream_has_nothing_to_do(bench: Bench, topic:
 def test_without_a_match_a_stream_waits_and_says_so_once(
     bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(streams, "TOPICS_S", 0.1)
+    monkeypatch.setattr(one_start, "TOPICS_S", 0.1)
     with running(bench.pipeline(matching(bench, topic), drain=False)):
         sleep(1)
     assert capsys.readouterr().out.count("no_topic_yet") == 1

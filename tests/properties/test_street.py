@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -27,23 +28,26 @@ from lakehouse_ingest.errors import BadRecord, TableChanged, TryAgain
 from lakehouse_ingest.ledger.keys import TOKEN
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Watch
-from lakehouse_ingest.pipeline.batch import Street
+from lakehouse_ingest.pipeline.batch import BatchRunner
+from lakehouse_ingest.pipeline.effects import RealWorld
+from lakehouse_ingest.pipeline.one_start import OneStart
+from lakehouse_ingest.pipeline.options import RunOptions
+from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources.kafka import Kafka, as_json
 from lakehouse_ingest.tables import (
-    FOLLOW,
-    Connection,
-    Contract,
     Evolution,
     Lake,
+    Partition,
     Place,
     Plan,
     Registered,
     TableSpec,
     TableState,
 )
+from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
 from telemetry import OFF
 from tests.flows.conftest import GIVEN, RECEIVED, Value
 from tests.services.doors import connection_to, in_settings
@@ -59,6 +63,7 @@ TOPIC, PARTITIONS = "events", 2
 RECORD, DEAD = "lakehouse_batches", "dead_letters"
 HOLE = "hole"  # an offset that no reader gets: of an aborted transaction, or a transaction's own mark
 ALL = 10**6
+DRAINING = RunOptions(until_latest=True, accept_changes=True)
 Done = TypeVar("Done")
 Effect = tuple[str, str]  # what is done, and to which table
 
@@ -112,39 +117,59 @@ REFUSED = "this effect alone fails"
 UNANSWERED = "it is done, and the answer is lost"
 
 
-class MortalLake(Lake):
+class MortalEffects:
     """Counts its effects; when trouble comes, a dead process has no more of them."""
 
-    def __init__(self, connection: Connection, pipeline: str, way: str) -> None:
-        super().__init__(connection, pipeline, way)
+    def __init__(self, way: str) -> None:
         self.way = way
         self.effects: list[Effect] = []
         self._trouble: Trouble | None = None
+        self._real: Effects
 
     def arm(self, trouble: Trouble | None) -> None:
         self.effects, self._trouble = [], trouble
 
-    def create(self, spec: TableSpec) -> TableState:
-        return self._effect("create", spec.name, lambda: super(MortalLake, self).create(spec))
+    def upon(self, real: Effects) -> "MortalEffects":
+        """Of the next start."""
+        self._real = real
+        return self
 
-    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
-        return self._effect("open", table, lambda: super(MortalLake, self)._open(table, epoch, claiming=claiming))
+    def create(self, spec: TableSpec) -> TableState:
+        return self._effect("create", spec.name, lambda: self._real.create(spec))
+
+    def change(self, table: str, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
+        return self._effect("add columns to", table, lambda: self._real.change(table, changes))
+
+    def lay_out(self, table: str, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
+        return self._effect("lay out", table, lambda: self._real.lay_out(table, partitions))
+
+    def set_properties(self, table: str, properties: Mapping[str, str]) -> None:
+        self._real.set_properties(table, properties)
+
+    def claim(self, first: str, others: Sequence[str]) -> tuple[Place, TableState]:
+        return self._effect("open", first, lambda: self._real.claim(first, others))
+
+    def open(self, table: str, epoch: int) -> Place:
+        return self._effect("open", table, lambda: self._real.open(table, epoch))
 
     def register(self, record: str, tables: Mapping[str, Registered]) -> None:
         if tables:
-            self._effect("register", record, lambda: super(MortalLake, self).register(record, tables))
+            self._effect("register", record, lambda: self._real.register(record, tables))
 
-    def follow(self, table: str, changes: Sequence[Evolution], contract: Contract = FOLLOW) -> tuple[TableState, Plan]:
-        return self._effect("add columns to", table, lambda: super(MortalLake, self).follow(table, changes, contract))
+    def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
+        return self._effect("stage", landing.place.table, lambda: self._real.write(landing, rows, size, mark))
 
-    def staged(self, place: Place, token: str) -> Any:
-        return self._effect("stage", place.table, lambda: super(MortalLake, self).staged(place, token))
+    def publish(self, written: Unpublished) -> Place:
+        return self._effect("publish", written.landing.place.table, lambda: self._real.publish(written))
 
-    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
-        return self._effect("publish", place.table, lambda: super(MortalLake, self).publish(place, staged, mark, extra))
+    def record(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+        return self._effect("stage", place.table, lambda: self._real.record(place, rows, mark, extra))
 
-    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
-        return self._effect("stage", place.table, lambda: super(MortalLake, self).append(place, rows, mark, extra))
+    def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
+        self._real.acknowledge(complete, at_once=at_once)
+
+    def expire(self, place: Place) -> Place:
+        return self._real.expire(place)
 
     def _effect(self, verb: str, table: str, do: Callable[[], Done]) -> Done:
         effect = verb, table.rpartition(".")[2]
@@ -240,8 +265,9 @@ class World:
         self.judgement = Judgement()
         self._spark, self._uri, self._scratch = spark, uri, scratch / self.name
         self._trouble: Trouble | None = None
-        self.lake: MortalLake | None = None
-        self.street: Street | None = None
+        self.process: MortalEffects | None = None
+        self._lake: Lake | None = None  # of that process: it knows its last epoch
+        self.runner: BatchRunner | None = None
         self._done: Offsets = {}
         self._number = 0
 
@@ -257,15 +283,15 @@ class World:
     def befall(self, trouble: Trouble) -> None:
         """From now on; it is the next start's where no process is alive."""
         self._trouble = trouble
-        if self.lake:
-            self.lake.arm(trouble)
+        if self.process:
+            self.process.arm(trouble)
 
     def land(self, most: int = ALL) -> None:
         """A start if need be, and one batch; trouble ends both."""
         try:
-            self._batch(self.street or self.start(), most)
+            self._batch(self.runner or self.start(), most)
         except Crash:
-            print(f"{self._trouble} after {self.lake and self.lake.effects}")
+            print(f"{self._trouble} after {self.process and self.process.effects}")
             self.die()
         except TryAgain:
             self._end()
@@ -279,7 +305,7 @@ class World:
 
     def die(self) -> None:
         self._end()
-        self.lake = None
+        self.process = None
 
     def land_all(self) -> None:
         self.die()
@@ -288,24 +314,36 @@ class World:
         assert self._done == self.topic.ends()
 
     def _end(self, judgement: Judgement | None = None) -> None:
-        if self.street:
-            self.street.threads.shutdown()
-        self.street = None
+        if self.runner:
+            self.runner.threads.shutdown()
+        self.runner = None
         self.judgement = judgement or (self._trouble.then if self._trouble else self.judgement)
         self._trouble = None
 
-    def start(self) -> Street:
+    def start(self) -> BatchRunner:
         structlog.reset_defaults()
         plain = self._settings()
-        connection, watch = connection_to(self._uri), Watch(self.name, OFF)
-        if not self.lake or self.lake.way != plain.catalog.publish:
-            self.lake = MortalLake(connection, self.name, plain.catalog.publish)
-            self.lake.arm(self._trouble)
-        stream = Stream(plain, plain.streams[0], self._spark, connection, watch, self._scratch, True, True, Event())
-        self.street = stream._street(self.lake, self.topic, self.topic.identity(), MortalThreads())
-        self.street.offset_log.mkdir(parents=True)
-        self._done, self._number = self.street.start, 0
-        return self.street
+        watch = Watch(self.name, OFF)
+        world, stream = RealWorld(connection_to(self._uri), watch), plain.streams[0]
+        if not self.process or self.process.way != plain.catalog.publish:
+            self.process, self._lake = MortalEffects(plain.catalog.publish), world.lake(plain, self.name)
+            self.process.arm(self._trouble)
+        assert self._lake
+        begun = OneStart(
+            Stream(plain, stream, self._spark, world, watch, self._scratch, DRAINING, Event()),
+            self._spark,
+            self.topic,
+            self.topic.identity(),
+            self._lake,
+            RetryBudget(1, 1),
+            ExitStack(),
+            ExitStack(),
+        )
+        effects = self.process.upon(world.effects(plain, stream, self._lake, self.topic, self._spark))
+        self.runner = begun.opened(effects, MortalThreads())
+        self.runner.offset_log.mkdir(parents=True)
+        self._done, self._number = self.runner.start, 0
+        return self.runner
 
     def _settings(self) -> Settings:
         judged = self.judgement
@@ -328,14 +366,14 @@ class World:
             }
         )
 
-    def _batch(self, street: Street, most: int) -> None:
+    def _batch(self, runner: BatchRunner, most: int) -> None:
         end = {at: min(high, self._done[at] + most) for at, high in self.topic.ends().items()}
         if end == self._done:
             return
         # As Spark writes it before it calls us.
-        (street.offset_log / str(self._number)).write_text(f"v1\n{{}}\n{as_json(end)}")
+        (runner.offset_log / str(self._number)).write_text(f"v1\n{{}}\n{as_json(end)}")
         rows = self.topic.frame(self._spark, Range(self._done, end))
-        assert street.run(rows, self._number) == Range(self._done, end)
+        assert runner.run(rows, self._number) == Range(self._done, end)
         self._done, self._number = end, self._number + 1
 
     # -- the law ------------------------------------------------------------------------------------------
@@ -421,20 +459,21 @@ def test_a_crash_before_every_effect_of_a_batch_loses_and_doubles_nothing(worlds
     """One process after the other dies, each a step further in the same batch, which has grown meanwhile."""
     world = worlds()
     world.tell([Land([event("known", n=n) for n in range(20)])])
-    assert world.lake
-    world.lake.arm(None)
+    assert world.process
+    world.process.arm(None)
     world.tell([Land(round_of(0))])
-    effects = [(verb, table.replace("new_0", "new_1")) for verb, table in world.lake.effects]
+    effects = [(verb, table.replace("new_0", "new_1")) for verb, table in world.process.effects]
     assert len(effects) == len(EFFECTS)
     assert {*effects} == EFFECTS
     for number, effect in enumerate(effects):
         world.die()
-        lake = world.start().lake
+        world.start()
+        process = world.process
         world.befall(Trouble(CRASHES, before=effect))
         world.tell([Land(round_of(1) if number == 0 else [event("known", n=1), event("new_1", n=1), "{"])])
-        assert world.lake is None, f"no crash before {effect}"
-        assert isinstance(lake, MortalLake)
-        print(f"before {effect}: {lake.effects}")
+        assert world.process is None, f"no crash before {effect}"
+        assert process
+        print(f"before {effect}: {process.effects}")
     world.land_all()
     world.land_all()  # killed once all was done: there is nothing more to do
     world.check()

@@ -16,6 +16,7 @@ from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.environment.spark_session import close_catalog
 from lakehouse_ingest.ledger.keys import MARK
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of, spark_properties
@@ -49,7 +50,16 @@ class Bench:
         }
         return Settings.model_validate({**plain, **changes})
 
-    def pipeline(self, settings: Settings, *, telemetry: Telemetry = OFF, **changes: Any) -> Pipeline:
+    def pipeline(
+        self,
+        settings: Settings,
+        *,
+        telemetry: Telemetry = OFF,
+        drain: bool = True,
+        max_batches: int | None = None,
+        accept_changes: bool = False,
+        **changes: Any,
+    ) -> Pipeline:
         self._starts += 1
         scratch = self.scratch / f"start-{self._starts}"
         scratch.mkdir()
@@ -60,7 +70,8 @@ class Bench:
             connection_of(settings.catalog, settings.s3, settings.catalog.uri or self.uri),
             Watch(settings.name, telemetry),
             scratch,
-            **{"drain": True, **changes},
+            RunOptions(drain, max_batches, accept_changes=accept_changes),
+            **changes,
         )
 
     def ingest(self, settings: Settings, **changes: Any) -> Pipeline:

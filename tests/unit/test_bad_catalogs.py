@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
@@ -15,12 +15,17 @@ import catalog
 from lakehouse_ingest.cli.verbs.check import _tables
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.effects import ChangesTables
+from lakehouse_ingest.pipeline.one_start import OneStart
+from lakehouse_ingest.pipeline.options import RunOptions
+from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.records import Reason, SourceIdentity
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.formats import json_object
 from lakehouse_ingest.stages.routing import Route
 from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
+from lakehouse_ingest.tables.effects import Effects
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from telemetry import OFF
 from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
@@ -211,9 +216,18 @@ def test_who_makes_a_topic_ends_no_stream_that_may_not_make_its_table(
     }
     with lake_with(there, create=False) as lake:
         monkeypatch.setattr(lake, "begin_within", MagicMock(side_effect=Looked("so far")))
-        begun = Stream(plain, found, MagicMock(), Connection(""), Watch("plant", OFF), tmp_path, False, False, Event())
+        watch, identity = Watch("plant", OFF), SourceIdentity("cluster", {})
+        begins = Stream(plain, found, MagicMock(), MagicMock(), watch, tmp_path, RunOptions(), Event())
+        budget = RetryBudget(1, 1)
+        begun = OneStart(begins, MagicMock(), MagicMock(), identity, lake, budget, ExitStack(), ExitStack())
         with pytest.raises(end, match=f"no table {NAME}|^so far$"):
-            begun._street(lake, MagicMock(), SourceIdentity("cluster", {}), MagicMock())
+            begun.opened(as_effects(lake), MagicMock())
+
+
+def as_effects(lake: Lake) -> Effects:
+    """Of a start that ends before its first batch."""
+    found: Any = ChangesTables(lake)
+    return cast("Effects", found)
 
 
 def test_who_is_not_known_is_not_told_of_namespaces() -> None:
@@ -241,6 +255,7 @@ def tables(lake: Lake, template: str) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": template}]}
     return StreamTables(
         lake,
+        ChangesTables(lake),
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
         json_object,
         "iot",

@@ -11,8 +11,9 @@ import pytest
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Range, SourceIdentity, Token
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, Tally
-from lakehouse_ingest.tables import Lake, Place
+from lakehouse_ingest.tables import Place
 from lakehouse_ingest.tables.batch_log import BatchRecord, Landed
+from lakehouse_ingest.tables.effects import Effects
 
 AT = ("t", 0)
 START = Token("plant", 1, 1, -1)
@@ -27,9 +28,9 @@ def written(counts: Mapping[str, int]) -> list[str]:
         return place
 
     place = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
-    lake = cast("Lake", SimpleNamespace(append=append))
+    effects = cast("Effects", SimpleNamespace(record=append, expire=lambda each: each))
     mark = Mark(START, SourceIdentity(), {AT: 0}, {AT: 0}, {AT: 0})
-    record = BatchRecord(lake, place, mark, "{}", 3600.0, lambda each: each, {}, 1_000, 15)
+    record = BatchRecord(effects, place, mark, "{}", 3600.0, {}, 1_000, 15)
     record.started(START)
     now = dt.datetime.now(dt.UTC)
     rows.clear()

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -17,7 +17,9 @@ from catalog.errors import CatalogError
 from lakehouse_ingest import errors
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.observe.watch import Watch
-from lakehouse_ingest.pipeline import stream as streams
+from lakehouse_ingest.pipeline.effects import RealWorld
+from lakehouse_ingest.pipeline.options import RunOptions
+from lakehouse_ingest.pipeline.retry import Retry, RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Connection
@@ -25,7 +27,6 @@ from lakehouse_ingest.tables.errors import explained
 from telemetry import OFF
 
 LIMIT_S, MANY = 600.0, 4
-Some = TypeVar("Some", bound=Stream)
 
 
 class Remedy(Enum):
@@ -91,7 +92,8 @@ class Failing(Stream):
     failure: Exception = field(default_factory=TryAgain)
     starts: int = 0
 
-    def _one_start(self) -> bool:
+    def start_once(self, budget: RetryBudget) -> bool:
+        del budget
         self.starts += 1
         if self.starts == 1:
             raise self.failure
@@ -99,52 +101,53 @@ class Failing(Stream):
         return False
 
 
-@dataclass
-class Standing(Stream):
-    """Each start stands for most of the limit, and then something is away for a moment."""
-
-    now: float = 0.0
-    starts: int = 0
-
-    def _one_start(self) -> bool:
-        self.starts += 1
-        if self.starts > MANY:
-            self.stop.set()
-            return False
-        self._stands = self.now
-        self.now += 0.9 * LIMIT_S
-        raise TryAgain("away")
-
-
-def stream_of(kind: type[Some], scratch: Path, limit: float, **more: Any) -> Some:
+def failing(scratch: Path, limit: float, failure: Exception) -> Failing:
     retry = {"first": 0.001, "limit": limit}
     settings = Settings.model_validate({"name": "t", "streams": [{"topics": ["t"]}], "retry": retry})
     spark = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None)))
-    return kind(
-        settings,
-        settings.streams[0],
-        spark,
-        Connection("http://127.0.0.1:9"),
-        Watch("t", OFF),
-        scratch,
-        drain=False,
-        accept_changes=False,
-        stop=Event(),
-        **more,
-    )
+    watch = Watch("t", OFF)
+    world = RealWorld(Connection("http://127.0.0.1:9"), watch)
+    return Failing(settings, settings.streams[0], spark, world, watch, scratch, RunOptions(), Event(), failure=failure)
 
 
-def test_what_a_start_has_stood_is_no_trying_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quiet topic whose broker is away for a moment now and then is not given up."""
-    stream = stream_of(Standing, tmp_path, LIMIT_S)
-    monkeypatch.setattr(streams, "monotonic", lambda: stream.now)
-    stream.run()
-    assert stream.starts == MANY + 1
+class TestRetryBudget:
+    """Its clock is the test's."""
+
+    now = 0.0
+
+    def budget(self) -> RetryBudget:
+        return RetryBudget(1, LIMIT_S, lambda: self.now)
+
+    def test_time_in_which_a_start_was_up_is_no_trying_in_vain(self) -> None:
+        """A quiet topic whose broker is away for a moment now and then is not given up."""
+        budget = self.budget()
+        for _ in range(MANY):
+            budget.begins()
+            budget.is_up()
+            self.now += 0.9 * LIMIT_S
+            assert budget.failed(landed=False)
+
+    def test_waits_grow_up_to_a_minute_and_end_with_the_limit(self) -> None:
+        budget, waits = self.budget(), []
+        while retry := budget.failed(landed=False):
+            waits.append(retry.wait_s)
+            self.now += retry.wait_s
+            budget.begins()
+            assert retry.attempt == len(waits) < 100
+        assert waits[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert sum(waits) > LIMIT_S
+
+    def test_a_batch_that_landed_begins_anew(self) -> None:
+        budget = self.budget()
+        for _ in range(3):
+            assert budget.failed(landed=False)
+        assert budget.failed(landed=True) == Retry(1, 1)
+        assert budget.failed(landed=False) == Retry(2, 2)
 
 
 def starts_after(failure: Exception, scratch: Path) -> int:
     """How often a stream starts; raises what ends it."""
-    stream = stream_of(Failing, scratch, 5, failure=failure)
+    stream = failing(scratch, 5, failure)
     try:
         stream.run()
     finally:

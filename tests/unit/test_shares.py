@@ -10,7 +10,7 @@ from lakehouse_ingest.ledger.marks import Mark, highest, to_summary
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import shared_partitions
 from lakehouse_ingest.resume.blockers import SourceNow
-from lakehouse_ingest.resume.start_offsets import as_text
+from lakehouse_ingest.resume.setting_changes import as_text
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.tables import Place
 

@@ -11,9 +11,10 @@ from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefuse
 from lakehouse_ingest.ledger.marks import Mark, ids_of, newest, to_summary
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import start_offsets
-from lakehouse_ingest.resume.beginnings import beginning, refuse_unkept, refuse_unread
 from lakehouse_ingest.resume.blockers import SourceNow
-from lakehouse_ingest.resume.start_offsets import as_text, compare, complete, hash_of, meaning, same_tables, uncertain
+from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept, refuse_unread
+from lakehouse_ingest.resume.setting_changes import as_text, compare, hash_of, meaning
+from lakehouse_ingest.resume.start_offsets import complete, same_tables, uncertain
 from lakehouse_ingest.settings import SourceSettings, load_settings
 from lakehouse_ingest.tables import Place, Registered
 

@@ -1,9 +1,7 @@
 """What a writer looks at again while it runs: whether topics and tables are still those that it began with."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -14,16 +12,17 @@ from catalog import Snapshot
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger.keys import SETTINGS
 from lakehouse_ingest.ledger.marks import Mark, to_summary
-from lakehouse_ingest.pipeline import batch
-from lakehouse_ingest.pipeline.batch import Staged, Street
-from lakehouse_ingest.pipeline.stream import _refuse_others
+from lakehouse_ingest.pipeline import batch, reporting
+from lakehouse_ingest.pipeline.batch import BatchRunner
+from lakehouse_ingest.pipeline.one_start import refuse_recreated
+from lakehouse_ingest.pipeline.reporting import BatchReports
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.stages.accounting import LANDED, Tally
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import Place, TableState
+from lakehouse_ingest.tables.effects import Landing, Unpublished
 from lakehouse_ingest.tables.publishing import OnBranch
-from lakehouse_ingest.tables.table_keeper import Landing
 
 # -- topics -----------------------------------------------------------------------------------------------
 
@@ -35,7 +34,7 @@ def source(identity: SourceIdentity) -> Source:
 
 
 def test_topics_that_are_the_same_are_read_on() -> None:
-    _refuse_others(source(SourceIdentity("cluster-1", {"u": "id-2", "t": "id-1"})), BEFORE)
+    refuse_recreated(source(SourceIdentity("cluster-1", {"u": "id-2", "t": "id-1"})), BEFORE)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_topics_that_are_the_same_are_read_on() -> None:
 )
 def test_what_was_made_anew_is_named_and_left_to_the_next_start(now: SourceIdentity, named: str) -> None:
     with pytest.raises(TryAgain, match=f"^{named} was made anew while it was read"):
-        _refuse_others(source(now), BEFORE)
+        refuse_recreated(source(now), BEFORE)
 
 
 # -- tables -----------------------------------------------------------------------------------------------
@@ -159,16 +158,11 @@ def test_a_landing_is_told_by_its_own_commit() -> None:
     ours, theirs = (
         Place(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main) for main in (1, 2)
     )
-    watch = MagicMock()
-    street = SimpleNamespace(
-        name="plant",
-        watch=watch,
-        lake=SimpleNamespace(publish=lambda *_: ours),
-        tidy=lambda _: theirs,
-        _span=watch.span,
-    )
+    effects = SimpleNamespace(publish=lambda _: ours, expire=lambda _: theirs)
+    opened, stream, watch, reports, refuse, threads = (MagicMock() for _ in range(6))
+    runner = BatchRunner(opened, stream, cast("Any", effects), watch, reports, refuse, threads)
     landing = Landing(ours, FileOptions())
-    receipt = Street._publish(cast("Street", street), Staged(landing, mark(UP_TO_NINE), 1, 5, 1, 10, 1))
+    receipt = runner._publish_rows(Unpublished(landing, mark(UP_TO_NINE), 1, 5, 1, 10, 1))
     assert (receipt.snapshot, receipt.schema) == (1, 1)
     assert landing.place is theirs
 
@@ -177,23 +171,22 @@ def test_dead_letters_that_were_there_no_more_are_not_lost_in_silence() -> None:
     """They are read a second time, and a topic may have been compacted in between."""
     landing = Landing(PLACE, FileOptions())
     tally = Tally({("t", 0): {LANDED: 7, "broken_json": 2}})
-    batch._check_letters(Staged(landing, mark(UP_TO_NINE), 1, 2, 1, 10, 1), tally)
+    batch._check_letters(Unpublished(landing, mark(UP_TO_NINE), 1, 2, 1, 10, 1), tally)
     with pytest.raises(TryAgain, match="2 records can't land, and 1 of them"):
-        batch._check_letters(Staged(landing, mark(UP_TO_NINE), 1, 1, 1, 10, 1), tally)
+        batch._check_letters(Unpublished(landing, mark(UP_TO_NINE), 1, 1, 1, 10, 1), tally)
 
 
 def test_a_tables_metadata_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    with ThreadPoolExecutor(1) as threads:
-        street = SimpleNamespace(
-            watch=MagicMock(), lake=SimpleNamespace(metadata_size=looked.append), weighed={}, threads=threads
-        )
-        street._each, street._weigh_one = (
-            partial(each, cast("Street", street)) for each in (Street._each, Street._weigh_one)
-        )
-        for tables in (["t"], ["t", "u"]):
-            Street._weigh(cast("Street", street), tables)
-        assert looked == ["t", "u"]
-        monkeypatch.setattr(batch, "WEIGHED_EVERY", 0.0)
-        Street._weigh(cast("Street", street), ["u"])
+    reports = BatchReports("s", MagicMock(), "letters", cast("Any", looked.append))
+
+    def measure(*tables: str) -> None:
+        for table in reports.due(tables):
+            reports.measure(table)
+
+    for tables in (["t"], ["t", "u"]):
+        measure(*tables)
+    assert looked == ["t", "u"]
+    monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
+    measure("u")
     assert looked == ["t", "u", "u"]

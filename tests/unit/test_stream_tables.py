@@ -10,15 +10,16 @@ import pytest
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger.keys import TYPE
 from lakehouse_ingest.pipeline import split_by_table
-from lakehouse_ingest.pipeline.batch import Street
+from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages.formats import json_object
 from lakehouse_ingest.stages.routing import Route
 from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState, stream_tables
+from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
-from lakehouse_ingest.tables.table_keeper import Landing, TableKeeper
+from lakehouse_ingest.tables.table_keeper import TableKeeper
 from tests.services.schemas import table_of
 
 TO_SENSORS = Route(0, "", "sensors")
@@ -35,8 +36,10 @@ def full(told: dict[str, Any], *, landed: bool) -> StreamTables:
 
 def fed_from(**lake: Any) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": "{type}"}], "max_tables": 1}
+    there = cast("Any", SimpleNamespace(**lake))
     return StreamTables(
-        cast("Lake", SimpleNamespace(**lake)),
+        there,
+        there,
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
         json_object,
         "iot",
@@ -148,19 +151,19 @@ def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() 
 def test_a_table_is_registered_before_the_one_pass_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is there and empty at the first start needs no look; the batch record has to know of it all the same."""
     told: list[dict[str, Registered]] = []
-    lake = cast("Lake", MagicMock(tell=lambda _, properties: told.append(properties)))
-    lake.register = partial(Lake.register, lake)  # type: ignore[method-assign]
+    lake = cast("Any", MagicMock(tell=lambda _, properties: told.append(properties)))
+    lake.register = partial(Lake.register, lake)
     tables = fed_from(register=lake.register)
     place = Place("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
     keeper = TableKeeper(
-        lake, place.table, TableSettings(), json_object, 1, MagicMock(), landing=Landing(place, FileOptions())
+        lake, lake, place.table, TableSettings(), json_object, 1, MagicMock(), landing=Landing(place, FileOptions())
     )
     tables._found[Route(0)] = keeper
     registered: list[int] = []
     monkeypatch.setattr(split_by_table, "whole", lambda *_: registered.append(len(told)))
-    street = cast("Street", SimpleNamespace(tables=tables, _span=None))
+    runner = cast("BatchRunner", SimpleNamespace(tables=tables, _span=None))
     for _ in range(2):
-        with Street._parted(street, MagicMock(), keeper, MagicMock()):
+        with BatchRunner._split(runner, MagicMock(), keeper, MagicMock()):
             pass
     assert registered == [1, 1]  # nothing is asked of the catalog by the second batch
     assert tables.registered["iot.sensors"].uuid == "u"

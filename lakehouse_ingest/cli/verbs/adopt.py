@@ -19,8 +19,8 @@ from lakehouse_ingest.operations.adopt import Origin, checkpoint, given, groups
 from lakehouse_ingest.operations.adopt.summaries import Traces, Writer, together, traces
 from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition
 from lakehouse_ingest.resume import decision as decided
-from lakehouse_ingest.resume.beginnings import beginning
 from lakehouse_ingest.resume.decision import Decision, Kind
+from lakehouse_ingest.resume.new_topics import beginning
 from lakehouse_ingest.schema import existing, layout, names
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings

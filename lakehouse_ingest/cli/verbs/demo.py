@@ -34,6 +34,7 @@ from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.pipeline.assembly import Running, opened
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.stages.sources import Source, of_stream
@@ -165,7 +166,7 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
         screen.say(f"producing {RATE} events a second for {seconds:g} s, 1 in {BROKEN_EVERY} broken; Spark starts")
         with (
             screen,
-            opened(here.settings, jars=jars) as running,
+            opened(here.settings, RunOptions(jars=jars)) as running,
             stopping(running.stop),
             _ingesting(running, screen) as work,
         ):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,6 +10,7 @@ from rich.text import Text
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.pipeline.assembly import foreseen
 from lakehouse_ingest.pipeline.dry_run import Foresight, Outlook, is_changed, properties_of
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.tables import Column, Foreseen
@@ -18,17 +18,9 @@ from lakehouse_ingest.tables import Column, Foreseen
 WOULD_CHANGE = 7
 
 
-def plan(
-    settings: Settings,
-    *,
-    sample: int | None,
-    jars: Path | None = None,
-    accept_changes: bool = False,
-    allow_code: bool = False,
-    as_json: bool = False,
-) -> int:
+def plan(settings: Settings, options: RunOptions, *, as_json: bool = False) -> int:
     """The exit code: a start that would be refused goes before changes."""
-    found = foreseen(settings, sample, jars, accept_changes=accept_changes, allow_code=allow_code)
+    found = foreseen(settings, options)
     if as_json:
         say(json.dumps(_as_plain(found), indent=2))
     else:

@@ -1,25 +1,16 @@
 """`lakehouse-ingest run`: settings to a running pipeline, until a signal or, when draining, until all has landed."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from lakehouse_ingest.cli.progress_line import progress
 from lakehouse_ingest.environment.signals import on_hangup, stopping, terminable
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.assembly import opened
+from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.settings import Settings, foreign
 
 
-def run(
-    settings: Settings,
-    *,
-    jars: Path | None = None,
-    drain: bool = False,
-    max_batches: int | None = None,
-    accept_changes: bool = False,
-    allow_code: bool = False,
-    reread: Callable[[], Settings] | None = None,
-) -> None:
+def run(settings: Settings, options: RunOptions, *, reread: Callable[[], Settings] | None = None) -> None:
     """`reread`: the same settings, from where they stand; at a SIGHUP the level of the log is taken from there."""
     watches: list[Watch] = []  # before there is one, a SIGHUP does nothing
 
@@ -30,14 +21,7 @@ def run(
     with (
         on_hangup(again),
         terminable(),  # until there is a pipeline to stop: Spark alone takes ten seconds to start
-        opened(
-            settings,
-            jars=jars,
-            drain=drain,
-            max_batches=max_batches,
-            accept_changes=accept_changes,
-            allow_code=allow_code,
-        ) as running,
+        opened(settings, options) as running,
         progress(running.watch, settings.name),
         stopping(running.stop),
     ):

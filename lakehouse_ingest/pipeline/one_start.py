@@ -1,0 +1,290 @@
+"""One start of one stream, from its claim to the end of its last query."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from shutil import rmtree
+from threading import Event, Lock
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lakehouse_ingest.environment import spark_errors
+from lakehouse_ingest.errors import LakehouseError, TryAgain
+from lakehouse_ingest.observe.health import State
+from lakehouse_ingest.observe.watch import Span
+from lakehouse_ingest.pipeline import pacing
+from lakehouse_ingest.pipeline.batch import BatchRunner
+from lakehouse_ingest.pipeline.foreach_batch import Callback
+from lakehouse_ingest.pipeline.retry import RetryBudget
+from lakehouse_ingest.pipeline.sampler import Progress
+from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
+from lakehouse_ingest.resume.start import Opening
+from lakehouse_ingest.stages.sources import Source
+from lakehouse_ingest.tables import Lake, batch_size
+from lakehouse_ingest.tables.effects import Effects
+
+if TYPE_CHECKING:
+    from lakehouse_ingest.pipeline.stream import Stream
+
+LOOK_S = 0.1  # how often the stream's thread looks whether to stop
+TOPICS_S = 10.0  # how often it looks whether its topics are still the same, and for more that match the pattern
+BEAT_S = 1.0  # how often it is seen whether Spark's query is alive, where anybody asks for it
+AT_ONCE = 8  # tables that are opened or written at the same time
+
+
+class Next(Enum):
+    """What follows when a query has ended well."""
+
+    END = "nothing more to do"
+    QUERY = "the same start goes on, in larger batches"
+    START = "there are topics or partitions that this start does not read"
+
+
+class Recreated(TryAgain):
+    """The next start asks what is to be done."""
+
+
+@dataclass
+class OneStart:
+    """What lives no longer than one start."""
+
+    of: "Stream"
+    session: SparkSession  # its own
+    source: Source
+    identity: SourceIdentity
+    lake: Lake
+    budget: RetryBudget
+    begun: ExitStack  # closed when the first query runs
+    ending: ExitStack  # closed when all has ended
+    goal: Offsets | None = None  # where it may end
+    runner: BatchRunner | None = None
+    progress: Progress | None = None
+    _hinted: Offsets = field(default_factory=dict)  # group offsets that were published last
+    _gate: Lock = field(default_factory=Lock)  # held by a batch, and by whoever ends its query
+    _closing: Event = field(default_factory=Event)
+
+    def run(self, span: Span) -> bool:
+        """Whether another start has to follow at once."""
+        stream = self.of
+        pool = ("spark.scheduler.pool", stream.identity)
+        threads = self.ending.enter_context(
+            ThreadPoolExecutor(AT_ONCE, f"writer {stream.name}", stream.spark.sparkContext.setLocalProperty, pool)
+        )
+        effects = stream.world.effects(stream.settings, stream.stream, self.lake, self.source, self.session)
+        with stream.watch.span("sink.connect", stream.name):
+            runner = self.runner = self.opened(effects, threads)
+        # The checkpoint is useless once its query has ended. Delete it, or a long-running service fills the disk.
+        self.ending.callback(rmtree, runner.opened.checkpoint, ignore_errors=True)
+        self.goal = self.source.ends() if stream.options.until_latest else None
+        self._report_start(runner, span)
+        self.budget.is_up()
+        try:
+            then = self._queries(runner)
+        except Exception:
+            # The next start begins behind the batches that are done: their rows of the batch log would never come.
+            with suppress(LakehouseError, ConnectionError):
+                runner.record.write()
+            raise
+        with stream.watch.span("sink.flush", stream.name):
+            runner.record.write()
+        effects.acknowledge(runner.record.complete, at_once=True)
+        with stream.watch.span("sink.close", stream.name):
+            threads.shutdown()
+        return then is Next.START
+
+    def opened(self, effects: Effects, threads: ThreadPoolExecutor) -> BatchRunner:
+        """Claims the pipeline, and is ready for the first batch."""
+        stream = self.of
+        opening = Opening(
+            stream.settings,
+            stream.stream,
+            self.lake,
+            self.source,
+            self.identity,
+            self.session,
+            stream.watch,
+            stream.scratch,
+            threads,
+            stream.options.accept_changes,
+            None if stream.options.until_latest or self.lake.has_claimed else stream.process,
+            effects,
+        )
+        return BatchRunner(
+            opening.opened(),
+            stream.stream,
+            effects,
+            stream.watch,
+            stream.world.reports(stream.settings, stream.stream, self.lake),
+            partial(refuse_recreated, self.source, self.identity),
+            threads,
+            stream.transform,
+        )
+
+    def _report_start(self, runner: BatchRunner, span: Span) -> None:
+        stream, epoch, tables = self.of, runner.opened.token.epoch, len(runner.tables.registered)
+        span.set(epoch=epoch, tables=tables, shape=runner.shape)
+        stream.watch.events.started(
+            stream=stream.name,
+            epoch=epoch,
+            topics=stream.topics,
+            tables=tables,
+            shape=runner.shape,
+            bad={"discarded" if stream.stream.on_error == "ignore" else "dead": [*Reason]},
+        )
+
+    # -- queries ------------------------------------------------------------------------------------------
+
+    def _queries(self, runner: BatchRunner) -> Next:
+        """One query after the other, for Spark's size of a batch is a query's; the last one's reason to end."""
+        while (then := self._query(runner)) is Next.QUERY:
+            runner.begin_again(batch_size.after_landing(runner.record.size, self.of.stream.max_records))
+        return then
+
+    def _query(self, runner: BatchRunner) -> Next:
+        stream, failures = self.of, list[BaseException]()
+        then = Next.END
+        closing = self._closing = Event()  # of this query alone: a late batch must not take the next one's for its own
+        with stream.watch.span("source.read", stream.name):
+            frame = self.source.stream(self.session, runner.start, runner.record.size, stream.identity)
+            if self.goal is not None and _has_come_to(self.goal, runner.start):
+                return Next.END
+            stream.at = runner.start
+            batch = Callback(self.session, self._batch(runner, closing, failures))
+            query = (
+                frame.writeStream.foreachBatch(batch)
+                .option("checkpointLocation", str(runner.offset_log.parent))
+                .queryName(f"{stream.identity} {runner.opened.token.epoch} {runner.queries}")
+                .start()
+            )
+        self.begun.close()
+        self.progress, self._hinted = Progress(query), runner.record.complete
+        stream.watch.tell(stream.name, State.RUNNING)
+        try:
+            then = self._attend(query, self.progress, runner)
+        finally:
+            closing.set()
+            if stream.stop.is_set():
+                stream.watch.tell(stream.name, State.STOPPING)
+            if then is not Next.QUERY:
+                self.ending.enter_context(stream.watch.stop(stream.name))
+            # A batch that is under way ends first.
+            with stream.watch.span("source.close", stream.name), self._gate:
+                _end(query)
+            batch.let_go()
+        if failures:
+            raise stream.explained(failures[0])
+        if (error := query.exception()) is not None:
+            raise stream.explained(error, spark_errors.causes(query))
+        return then
+
+    def _batch(
+        self, runner: BatchRunner, closing: Event, failures: list[BaseException]
+    ) -> Callable[[DataFrame, int], None]:
+        stream = self.of
+
+        def batch(rows: DataFrame, number: int) -> None:
+            # The stopping thread holds the gate while it waits for this callback, so blocking here would deadlock.
+            # What is not landed now is read again by the next start.
+            while not self._gate.acquire(timeout=LOOK_S):
+                if closing.is_set():
+                    return
+            try:
+                if stream.has_enough or closing.is_set():
+                    return
+                began = monotonic()
+                landed = runner.run(rows, number)
+                stream.at, stream.newest = landed.end, runner.reports.newest or stream.newest
+                stream.landed += 1
+                stream.offsets += len(landed)
+                if self.goal is None and not stream.has_enough:
+                    pacing.wait_until_due(stream.stream, began, landed.end, self._ends, closing)
+            except BaseException as failure:
+                failures.append(failure)
+                raise
+            finally:
+                self._gate.release()
+
+        return batch
+
+    def _ends(self) -> Offsets:
+        """While the next batch is not due yet, this is what shows that somebody is there."""
+        self.of.watch.board.moved(self.of.name)
+        return self.source.ends()
+
+    # -- beside a query -----------------------------------------------------------------------------------
+
+    def _attend(self, query: StreamingQuery, progress: Progress, runner: BatchRunner) -> Next:
+        """Until it should end, or has ended by itself."""
+        stream = self.of
+        looked = beaten = monotonic()
+        while query.isActive and not (stream.has_enough or stream.stop.wait(LOOK_S)):
+            if self.goal is not None and _has_come_to(self.goal, runner.record.complete):
+                break
+            if runner.may_grow:
+                return Next.QUERY
+            self._catch_up(runner)
+            if stream.watch.looked_at and monotonic() - beaten >= BEAT_S:
+                beaten = monotonic()
+                if progress.has_moved():
+                    stream.watch.board.moved(stream.name)
+            if monotonic() - looked >= TOPICS_S:
+                looked = monotonic()
+                if self._finds_others(runner) and self.goal is None:
+                    return Next.START
+        return Next.END
+
+    def _catch_up(self, runner: BatchRunner) -> None:
+        """With what a last batch has left for later, when no other comes to take it along."""
+        record = runner.record
+        if (record.overdue or record.complete != self._hinted) and self._gate.acquire(blocking=False):
+            try:
+                if record.overdue:
+                    record.write()
+                runner.effects.acknowledge(record.complete)
+            finally:
+                self._gate.release()
+
+    def _finds_others(self, runner: BatchRunner) -> bool:
+        """Whether there are topics that match the pattern, or partitions, that this start does not read.
+
+        Raises where a topic was recreated. That would otherwise go unnoticed when it has as many records as before. A
+        query that is told which partitions to read takes in no others by itself.
+        """
+        stream = self.of
+        pattern, told = stream.stream.topic_pattern, stream.settings.source.partitions
+        try:
+            runner.refuse_recreated()
+            return bool(
+                (pattern and not set(stream.topics).issuperset(self.source.matching(pattern)))
+                or (told and self.source.ends().keys() - runner.start.keys())
+            )
+        except Recreated:
+            raise
+        except TryAgain:
+            return False  # whether the broker is away is for the next batch to find
+
+
+def refuse_recreated(source: Source, identity: SourceIdentity) -> None:
+    """Before anything of a batch is published, and now and then: Spark knows topics by name only.
+
+    One that was recreated, and is longer already than the old one was, would be read from the old one's end.
+    """
+    if (now := source.identity()) != identity:
+        others = [topic for topic, topic_id in identity.topics.items() if now.topics.get(topic) != topic_id]
+        raise Recreated(f"{', '.join(others) or now.cluster} was made anew while it was read")
+
+
+def _has_come_to(goal: Offsets, complete: Offsets) -> bool:
+    return all(complete.get(at, 0) >= offset for at, offset in goal.items())
+
+
+def _end(query: StreamingQuery) -> None:
+    with suppress(StreamingQueryException):  # it is read once more, as query.exception()
+        query.stop()

@@ -1,0 +1,91 @@
+"""What is reported of a batch once it is done: its event, the gauges of its tables, its span."""
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic, time
+
+from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.observe.watch import Span, Watch
+from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
+from lakehouse_ingest.tables import Place
+from lakehouse_ingest.tables.batch_log import Landed
+from lakehouse_ingest.tables.effects import Unpublished
+
+MANY_FILES = 1_000  # in one write: only partitions that are too small make so many
+MEASURED_EVERY_S = 60.0
+LINKS = 32  # from a batch to the spans in which its records were sent
+
+
+@dataclass
+class BatchReports:
+    """Of one stream, for one start."""
+
+    stream: str
+    watch: Watch
+    dead_letters: str  # the table of that name is not one of the landed ones
+    metadata_size: Callable[[str], int]
+    newest: float | None = None  # the broker's time of the newest record of the last batch
+    _measured: dict[str, float] = field(default_factory=dict)  # when the metadata of a table were measured last
+
+    def written(self, rows: Unpublished) -> None:
+        if rows.files > MANY_FILES:
+            self.watch.events.warned(
+                "many_files",
+                table=rows.landing.place.table,
+                files=rows.files,
+                rows=rows.rows,
+                advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+            )
+
+    def published(self, rows: Unpublished, place: Place) -> None:
+        self.watch.table(
+            place.table,
+            rows=place.rows,
+            files=place.files,
+            size=place.size,
+            snapshots=place.snapshots,
+            partitions=rows.partitions,
+            snapshot=place.main,
+        )
+
+    def landed(self, landed: Landed, span: Span) -> None:
+        tally = landed.tally
+        count = {"messaging.batch.message_count": tally.received}
+        span.set(received=tally.received, landed=tally.total(LANDED), dead=sum(landed.reasons.values()), **count)
+        for sent_in in sorted(tally.traces)[:LINKS]:
+            span.link(sent_in, begun_by="producer")
+        self.newest = tally.newest_ms / 1000 if tally.newest_ms else None
+        self.watch.events.batch_landed(
+            stream=self.stream,
+            batch=landed.token.batch,
+            received=tally.received,
+            duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
+            landed={each.table: each.rows for each in landed.receipts if each.table != self.dead_letters},
+            files={receipt.table: receipt.files for receipt in landed.receipts},
+            written={receipt.table: receipt.size for receipt in landed.receipts},
+            dead=tally.dead,
+            trimmed=tally.total(TRIMMED),
+            filtered=tally.total(FILTERED),
+            discarded=landed.reasons if tally.total(DISCARDED) else {},
+            freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
+            event_age_s=time() - tally.event_ms / 1000 if tally.event_ms is not None else None,
+            size=tally.bytes,
+            note=landed.note,
+        )
+
+    def due(self, tables: Iterable[str]) -> list[str]:
+        """Those whose metadata are to be measured now. It costs a request to the catalog and one to the store."""
+        if not self.watch.measures:
+            return []
+        now = monotonic()
+        due = [table for table in tables if now - self._measured.get(table, -inf) >= MEASURED_EVERY_S]
+        self._measured |= dict.fromkeys(due, now)
+        return due
+
+    def measure(self, table: str) -> None:
+        try:
+            self.watch.gauge("lakehouse.table.metadata", self.metadata_size(table), table=table)
+        except LakehouseError as failure:
+            self.watch.events.warned("metadata_not_measured", table=table, error=str(failure))

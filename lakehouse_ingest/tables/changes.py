@@ -1,0 +1,89 @@
+"""Tables made and changed, for a pipeline or for a person."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import catalog
+from catalog import Evolution, TableState
+from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import PROMOTED
+from lakehouse_ingest.tables.errors import (
+    CREATE,
+    explained,
+    makeable,
+    with_advice,
+)
+from lakehouse_ingest.tables.reader import TableReader
+
+FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # what somebody has asked for, and not the data
+
+
+class TableChanges(TableReader):
+    """What changes a table, other than its rows of events."""
+
+    creates = True  # what is missing; else it is refused
+
+    def ensure_namespace(self, namespace: str) -> None:
+        with explained(), makeable(), self._made_by_others():
+            catalog.ensure_namespace(self._lake, namespace, create=self.creates)
+
+    def create(self, spec: catalog.TableSpec) -> TableState:
+        with explained(), self._made_by_others():
+            return catalog.create_table(self._lake, spec, create=self.creates)
+
+    def need(self, *tables: str) -> None:
+        """Refuse one that there is not, where it would not be made."""
+        for table in () if self.creates else tables:
+            self.create(catalog.TableSpec(table, ()))
+
+    @contextmanager
+    def _made_by_others(self) -> Iterator[None]:
+        try:
+            yield
+        except (catalog.NamespaceMissing, catalog.TableMissing) as missing:
+            if self.creates:
+                raise
+            raise SettingsRefused(with_advice(missing, CREATE)) from missing
+
+    def follow(
+        self, table: str, changes: Sequence[Evolution], contract: catalog.Contract = FOLLOW
+    ) -> tuple[TableState, catalog.Plan]:
+        """The table as it is then, all changes in one commit; the plan says which the contract did not allow."""
+        with explained():
+            state = catalog.load(self._lake, table)
+            wanted = catalog.TableSpec(table, catalog.evolved(state.columns, changes))
+            planned = catalog.plan(state, wanted, contract)
+            return catalog.apply(self._lake, table, planned) if planned.changes else state, planned
+
+    def lay_out(self, table: str, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
+        """Other partitions for what is written from now on; the table as it is then, and what was changed."""
+        with explained():
+            state = catalog.load(self._lake, table)
+            wanted = catalog.TableSpec(table, state.columns, tuple(partitions))
+            planned = catalog.plan(state, wanted, catalog.Contract(partitions=catalog.Rule.EVOLVE))
+            return catalog.apply(self._lake, table, planned), [str(change) for change in planned.changes]
+
+    def tell(self, table: str, properties: Mapping[str, str]) -> None:
+        with explained():
+            catalog.set_properties(self._lake, table, properties)
+
+    def change_rows(self, table: str, holding: str, change: catalog.RowChange, why: str) -> int:
+        """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+
+        def decide(state: TableState) -> Mapping[str, str]:
+            return {**marks.as_it_was(self.seen(state).carried), PROMOTED: why}
+
+        with explained():
+            return catalog.rewrite_rows(self._lake, table, holding, change, decide)[1]
+
+    @contextmanager
+    def probe(self, namespace: str) -> Iterator[tuple[str, str]]:
+        """A table of one column, and its location; gone when the block ends."""
+        with explained(), makeable(), catalog.probe_table(self._lake, namespace) as state:
+            yield state.name, state.location
+
+    def write_and_read(self, table: str) -> None:
+        """A row in such a table, there and back."""
+        with explained():
+            catalog.write_and_read(self._lake, table)

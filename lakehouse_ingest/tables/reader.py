@@ -1,0 +1,106 @@
+"""What a pipeline asks of its tables. Nothing is changed by asking."""
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Executor
+
+import pyarrow as pa
+
+import catalog
+from catalog import HeadFile, LiveFile, Pinned, TableState
+from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
+from lakehouse_ingest.tables.errors import (
+    explained,
+)
+from lakehouse_ingest.tables.position import Place, newest_epoch
+from lakehouse_ingest.tables.publishing import Publication
+
+
+class TableReader:
+    """The tables of a catalog, as one pipeline sees them."""
+
+    def __init__(self, client: catalog.Lake, pipeline: str, way: Publication) -> None:
+        self._lake, self._pipeline, self._way = client, pipeline, way
+
+    def has_namespace(self, namespace: str) -> bool:
+        with explained():
+            return catalog.has_namespace(self._lake, namespace)
+
+    def find(self, table: str) -> TableState | None:
+        with explained():
+            try:
+                return catalog.load(self._lake, table)
+            except catalog.TableMissing:
+                return None
+
+    def find_all(self, tables: Collection[str], threads: Executor) -> dict[str, TableState | None]:
+        """Side by side: one after the other, hundreds of them take longer than the catalog needs."""
+        return dict(zip(tables, threads.map(self.find, tables), strict=True))
+
+    def look(self, table: str) -> catalog.Inspection:
+        """What stands under the name, whatever it is."""
+        with explained():
+            return catalog.inspect(self._lake, table)
+
+    def names_in(self, namespace: str) -> list[str]:
+        with explained():
+            try:
+                return sorted(catalog.names_in(self._lake, namespace))
+            except catalog.NamespaceMissing:
+                raise SettingsRefused(f"there is no namespace {namespace}: see `catalog.namespace`") from None
+
+    def rows_since(
+        self, table: str, column: str, moment: dt.datetime, columns: Sequence[str]
+    ) -> list[dict[str, object]]:
+        with explained():
+            return catalog.rows_since(self._lake, table, column, moment, columns)
+
+    def rows_with(self, table: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
+        with explained():
+            yield from catalog.rows_with(self._lake, table, columns, holding)
+
+    def pin(self, table: str) -> Pinned | None:
+        with explained():
+            try:
+                return catalog.pin(self._lake, table)
+            except catalog.TableMissing:
+                return None
+
+    def files_of(self, pinned: Pinned, bounds_of: Sequence[str]) -> list[HeadFile]:
+        with explained():
+            return list(pinned.files(bounds_of))
+
+    def batches_of(self, pinned: Pinned, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with explained():
+            yield from pinned.batches(file, columns)
+
+    def live_files(self, table: str, snapshot: int | None, *, deletes: bool) -> Iterator[LiveFile]:
+        """Of main's head, or of another snapshot; refused where rows of them were deleted, unless that is known."""
+        with explained():
+            try:
+                yield from catalog.live_files(self._lake, table, snapshot, deletes=deletes)
+            except catalog.TableMissing:
+                said = f"there is no table {table}: name one of another namespace as namespace.table"
+                parts = " (where a name has dots of its own, it can't be told)" if table.count(".") > 1 else ""
+                raise SettingsRefused(f"{said}{parts}") from None
+            except catalog.FileMissing as missing:
+                raise TableChanged(f"{missing}: restore it, or expire the snapshots that refer to it") from missing
+
+    def has_file(self, pinned: Pinned, path: str) -> bool:
+        with explained():
+            return pinned.exists(path)
+
+    def metadata_size(self, table: str) -> int:
+        with explained():
+            try:
+                return catalog.pin(self._lake, table).metadata_size()
+            except (catalog.TableMissing, catalog.FileMissing) as missing:
+                raise TryAgain(str(missing)) from missing
+
+    def seen(self, state: TableState) -> Place:
+        """Where this pipeline stands on a table, without taking a place there."""
+        return self._way.place(state, newest_epoch(state, self._pipeline))
+
+    def again(self, place: Place) -> Place:
+        """Our place, looked up anew."""
+        return self._way.place(self._way.load(place.table), place.epoch)
