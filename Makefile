@@ -70,7 +70,7 @@ $(VENV)/.readers: tests/readers/requirements.lock $(VENV)/.installed
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r tests/readers/requirements.lock
 	@touch $@
 
-# Who reads what we write, each engine on each store; writes the matrix and the table in the README.
+# Who reads what we write, each engine on each store; writes the matrix and the table in docs/concepts/limits.md.
 readers: $(VENV)/.readers
 	LAKEHOUSE_TEST_MATRIX=tests/readers/matrix.json $(BIN)/python -m pytest -s tests/readers
 	$(BIN)/python -m tests.readers.matrix

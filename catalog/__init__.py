@@ -1,22 +1,25 @@
 """Keep an Iceberg table in step with data: plain values in and out, every change a compare-and-set.
 
-lake = connect(Connection("http://localhost:8181"))
-ensure_namespace(lake, "iot")
-create_table(lake, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
+client = connect(Connection("http://localhost:8181"))
+ensure_namespace(client, "iot")
+create_table(client, TableSpec("iot.sensors", (Column("id", "long"), Column("at", "timestamptz"))))
 today = columns_of(pyarrow.schema({"id": pyarrow.int64(), "site": pyarrow.string()}))
-found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", today))
-apply(lake, "iot.sensors", found)     # + site string; found.refusals says what the table will not take
-open_branch(lake, "iot.sensors", "landing_1")
-staged = append_rows(lake, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
-publish(lake, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
+found = plan(load(client, "iot.sensors"), TableSpec("iot.sensors", today))
+apply(client, "iot.sensors", found)     # + site string; found.refusals has what the table will not take
+open_branch(client, "iot.sensors", "landing_1")
+staged = append_rows(client, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
+publish(client, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.appends import append_published, append_rows, publish_again
 from catalog.arrow import arrow_type, columns_of
-from catalog.attempts import patiently
+from catalog.branches import drop_branches, open_branch, publish
 from catalog.changes import Add, Change, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import Lake, connect
 from catalog.contracts import Contract, Rule
+from catalog.direct_commits import Decide, append_onto, fence, restage_onto
+from catalog.dry_run import Foreseen, Stage, rehearse
 from catalog.errors import (
     BranchesRefused,
     BranchExists,
@@ -40,21 +43,17 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
-from catalog.files import HeadFile, Pinned, pin
-from catalog.inspection import Inspection, inspect
-from catalog.layouts import same_partitions
 from catalog.listing import LiveFile, live_files
-from catalog.main_only import Decide, append_onto, fence, restage_onto
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
+from catalog.partitions import same_partitions
 from catalog.planning import Plan, evolved, plan
-from catalog.probing import probe_table, write_and_read
-from catalog.publication import drop_branches, open_branch, publish
-from catalog.reading import rows_since
+from catalog.probes import probe_table, write_and_read
 from catalog.registration import create_table, load, load_for_engines, names_in, set_properties
-from catalog.rehearsal import Foreseen, Stage, rehearse
+from catalog.retries import retrying
 from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
-from catalog.staging import append_published, append_rows, publish_again
+from catalog.table_inspection import Inspection, inspect
+from catalog.table_reader import HeadFile, Pinned, pin, rows_since
 from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
@@ -133,7 +132,6 @@ __all__ = [
     "names_in",
     "namespace_properties",
     "open_branch",
-    "patiently",
     "pin",
     "plan",
     "probe_table",
@@ -141,6 +139,7 @@ __all__ = [
     "publish_again",
     "rehearse",
     "restage_onto",
+    "retrying",
     "rewrite_rows",
     "rows_since",
     "rows_with",

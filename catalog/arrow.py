@@ -1,10 +1,10 @@
-"""Types as data in memory has them: Arrow's, there and back.
+"""Arrow's types as Iceberg's, and back.
 
     today = rows.schema                                    # of a pyarrow.Table, a Parquet file, a DataFrame
-    plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", columns_of(today)))
+    plan(load(client, "iot.sensors"), TableSpec("iot.sensors", columns_of(today)))
 
-What Iceberg has no type for gets the next one that holds every value of it: an unsigned integer the next wider signed
-one. Where none does, the field is refused by its path; no value is ever rounded by the type that was chosen for it.
+If Iceberg has no such type, the next one that holds every value is taken: for an unsigned integer the next wider
+signed one. If there is none, the field is refused by its path. No type is ever chosen that would round a value.
 """
 
 import pyarrow as pa
@@ -32,19 +32,22 @@ _LEAVES: dict[pa.DataType, str] = {
     pa.uuid(): "uuid",
 }
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
-# The same values, kept in another way.
+# These hold the same values in another encoding.
 _ENCODED = (pa.DictionaryType, pa.RunEndEncodedType)
 _MOST_DIGITS = 38
 _DOC = b"doc"  # in a field's metadata, as pyiceberg reads and writes it
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """Give a type as rows have it in Arrow."""
+    """Give the Arrow type for the text of an Iceberg type."""
     return schema_to_pyarrow(parse_type(text))
 
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
-    """Give the columns that such rows need, required where a field may hold no null; Refused names what none can be."""
+    """Give the columns that such rows need; a field that may hold no null becomes a required column.
+
+    Raises Refused with the path of a field that can't become a column.
+    """
     return fields.columns_of(StructType(*(_field(each, each.name, ()) for each in schema)))
 
 
@@ -74,7 +77,7 @@ def _leaf(kind: pa.DataType, path: Path) -> str:
     if kind in _LEAVES:
         return _LEAVES[kind]
     if pa.types.is_timestamp(kind):
-        # With a zone it is a moment, whichever zone it is shown in.
+        # A timestamp with a zone is a moment, so which zone it is shown in does not matter.
         return f"timestamp{'tz' if kind.tz else ''}{'_ns' if kind.unit == 'ns' else ''}"
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= _MOST_DIGITS:
         return f"decimal({kind.precision},{kind.scale})"

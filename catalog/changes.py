@@ -1,9 +1,9 @@
-"""What a plan is made of: changes to a table, and what becomes of each field of the data."""
+"""The parts of a plan: changes to a table, and what becomes of each field of the data."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from catalog.layouts import shown
+from catalog.partitions import shown
 from catalog.specs import Column, Default, Partition
 
 
@@ -13,13 +13,13 @@ class Fate(StrEnum):
     FITS = "fits"
     ADD = "add"
     WIDEN = "widen"
-    SET_ASIDE = "set aside"  # its values can't go into a column of it; the rest of the row can
-    REFUSE = "refuse"  # nor can the row
+    SET_ASIDE = "set aside"  # its values fit no column of the table; the rest of the row does
+    REFUSE = "refuse"  # the whole row can't be written
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one field of the data; it holds for what is in the field too, where that is set aside or refused."""
+    """What becomes of one field of the data; if it is set aside or refused, so is everything inside it."""
 
     path: str
     fate: Fate
@@ -34,14 +34,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Add:
-    """A column where there is none; `parent` is the path of the struct, "" the table."""
+    """Adds a column; `parent` is the path of the struct that gets it, "" the table."""
 
     parent: str
     column: Column
 
     @property
     def path(self) -> str:
-        """Where it will be."""
+        """The path that the column will have."""
         return f"{self.parent}.{self.column.name}" if self.parent else self.column.name
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Widen:
-    """A type that takes more."""
+    """Gives a column a wider type."""
 
     path: str
     old: str
@@ -63,7 +63,7 @@ class Widen:
 
 @dataclass(frozen=True)
 class Relax:
-    """No value needed any more."""
+    """Makes a column optional."""
 
     path: str
 
@@ -73,7 +73,7 @@ class Relax:
 
 @dataclass(frozen=True)
 class Describe:
-    """Another doc string."""
+    """Gives a column another doc string."""
 
     path: str
     doc: str
@@ -84,7 +84,7 @@ class Describe:
 
 @dataclass(frozen=True)
 class Fill:
-    """Another value for writers who have none; rows that are there stay as they are."""
+    """Gives a column another default for rows to come; existing rows stay as they are."""
 
     path: str
     value: Default
@@ -95,7 +95,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Repartition:
-    """New files are laid out in another way; those that are there stay."""
+    """Partitions new files in another way; existing files stay as they are."""
 
     old: tuple[Partition, ...]
     new: tuple[Partition, ...]

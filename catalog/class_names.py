@@ -1,16 +1,16 @@
-"""Only our own settings may name code. A table, its `config` and `/v1/config` are written by others.
+"""Only our own settings may name code, for a table, its `config` and `/v1/config` are written by others.
 
-Iceberg's libraries take the properties below for names of classes, load these, and call them. Whoever may alter a
-table, or configure the catalog, would so run code in this process, with our credentials.
+Iceberg's libraries load and call the classes that the properties below name. Without this module, anybody who may alter
+a table or configure the catalog could run code in this process, with our credentials.
 
-- pyiceberg: what is not a known class is dropped, and pyiceberg takes its default. Nothing is lost by that. Lists and
-  mappings are dropped as well (`auth`, `ssl`): a property is text, and Iceberg for Java takes nothing else.
-- Iceberg for Java reads tables and configuration by itself, so nothing can be dropped. What is not a known class is
-  refused before an engine opens the table. Between that look and the engine's own lies a moment in which a table may be
-  altered. What can be named is then still only a class on the engine's class path.
+- For pyiceberg, unknown classes are dropped, and pyiceberg takes its default. Nothing is lost by that. Lists and
+  mappings (`auth`, `ssl`) are dropped as well: a property is text, and Iceberg for Java takes nothing else.
+- Iceberg for Java reads tables and configuration by itself, so nothing can be dropped. An unknown class is refused
+  before an engine opens the table. The table may still be altered between this look and the engine's own. It can then
+  name only a class on the engine's class path.
 
-This holds for REST catalogs. Of pyiceberg's other ones only the location provider is dropped: they load a table's file
-access themselves.
+This holds for REST catalogs. pyiceberg's other catalogs choose a table's file access themselves, so for those only the
+location provider is dropped.
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,12 @@ _KEYS = {
         "gcp.GcpKeyManagementClient",
     )
 }
-_AUTH = {"none", "basic", "oauth2", "sigv4", "google"}  # words that stand for classes of Iceberg's own
+_AUTH = {"none", "basic", "oauth2", "sigv4", "google"}  # names for classes of Iceberg's own
 
 LOCATION_PROVIDER = "write.location-provider.impl"
 _LOCATION_PROVIDER = "write.py-location-provider.impl"
 
-# What Iceberg for Java loads, and the values that a catalog may give it: classes of Iceberg's own.
+# Properties whose classes Iceberg for Java loads, and the values that others may give: classes of Iceberg's own.
 JAVA: Mapping[str, frozenset[str]] = {
     "io-impl": frozenset(_FILES),
     "adls.token-credential-provider": frozenset(),
@@ -58,7 +58,7 @@ JAVA: Mapping[str, frozenset[str]] = {
     "s3.client-factory-impl": frozenset({f"{_ICEBERG}.aws.s3.DefaultS3FileIOAwsClientFactory"}),
     LOCATION_PROVIDER: frozenset(),
 }
-# What pyiceberg imports; catalogs that sign requests for S3 name fsspec's.
+# Properties whose classes pyiceberg imports; catalogs that sign requests for S3 name fsspec's.
 PYTHON: Mapping[str, frozenset[str]] = {
     "py-io-impl": frozenset({"pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"}),
     "auth": frozenset(),
@@ -71,7 +71,7 @@ _SHOWN = 40
 
 
 def refuse_code(given: Mapping[str, object], own: Mapping[str, object], whose: str) -> None:
-    """CodeRefused where others name a class that Java would load and that neither Iceberg nor our settings know."""
+    """Raise CodeRefused if others name a class that Java would load, unless Iceberg or our own settings know it."""
     for key, known in JAVA.items():
         if key in given and given[key] not in known and given[key] != own.get(key):
             value = repr(given[key])
@@ -82,7 +82,7 @@ def refuse_code(given: Mapping[str, object], own: Mapping[str, object], whose: s
 
 
 def without_code(given: Mapping[str, object], own: Mapping[str, str], whose: str) -> dict[str, str]:
-    """What others give, for pyiceberg: of code only what is known, and what our own settings name goes before it."""
+    """Give the properties of others for pyiceberg: only known classes stay, and our own settings win over them."""
     refuse_code(given, own, whose)
     kept = {
         key: value
@@ -93,7 +93,7 @@ def without_code(given: Mapping[str, object], own: Mapping[str, str], whose: str
 
 
 def without_location_provider(table: Table, own: Mapping[str, object]) -> Table:
-    """The same table, for which pyiceberg names new files by its own rules."""
+    """Give the same table without a location provider of others, so that pyiceberg names new files by its own rules."""
     properties = table.metadata.properties
     if properties.get(_LOCATION_PROVIDER) != own.get(_LOCATION_PROVIDER):
         properties.pop(_LOCATION_PROVIDER, None)

@@ -1,33 +1,30 @@
-"""The way to one catalog: every request with a time limit, every failure in our own words."""
+"""The client of one catalog: every request has a time limit, every failure is one of our exceptions."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from time import monotonic
 
 from pyiceberg.catalog import TOKEN, Catalog
-from pyiceberg.catalog.rest import CREDENTIAL, SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
-from pyiceberg.catalog.rest.auth import AuthManager, NoopAuthManager
+from pyiceberg.catalog.rest import CREDENTIAL, SIGV4
 from pyiceberg.table import Table
-from requests import Session
 
-from catalog.attempts import patiently
-from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_code, without_location_provider
-from catalog.errors import Denied, Refused, Unreachable, translated
+from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_location_provider
+from catalog.conversions import state_of
+from catalog.errors import Denied, FileMissing, Refused, Unreachable, translated
+from catalog.pyiceberg_internals import LimitedRestCatalog
+from catalog.retries import LookAgain, look_until_settled
 from catalog.specs import HIDDEN_KEYS, Connection, TableState
-from catalog.states import state_of
 
 _SHORTEST_SECRET = 4
-_DELEGATION = "X-Iceberg-Access-Delegation"
 _LOADS = 3
-_AT_ONCE = 1.0  # seconds: whoever took longer to say "not now" has had its time
+_AT_ONCE = 1.0  # seconds: a catalog that takes longer to fail is not asked again
 
 
 class Lake:
-    """A catalog that is ready for use; safe to share between threads.
+    """The client of a catalog that is ready for use; safe to share between threads.
 
-    `connect` makes one of a REST catalog; any other of pyiceberg's will do as well.
+    `connect` makes one for a REST catalog; any other catalog of pyiceberg's can be given too.
     """
 
     def __init__(
@@ -37,16 +34,16 @@ class Lake:
         hidden_keys: str = HIDDEN_KEYS,
     ) -> None:
         self.pyiceberg = pyiceberg
-        self.settled = settled  # told of each commit without a true answer that was found to have landed
-        # Read at the end of connecting: a server may hand out credentials in its own configuration.
+        self.settled = settled  # gets the table of each publication that took effect though its answer was lost
+        # Read once connected: a server may hand out credentials in its own configuration.
         self._secrets = secrets_in(pyiceberg.properties, hidden_keys)
         self._let_in = False
 
     def __repr__(self) -> str:
-        return f"Lake({self.pyiceberg.name!r})"
+        return f"{type(self).__name__}({self.pyiceberg.name!r})"
 
     def close(self) -> None:
-        """Close the connections; the lake is of no use afterwards."""
+        """Close the connections; the client can't be used afterwards."""
         self.pyiceberg.close()
 
     @contextmanager
@@ -59,25 +56,39 @@ class Lake:
             yield
         self._let_in = True
 
+    @contextmanager
+    def reading(self, path: str, name: str) -> Iterator[None]:
+        """Translate what is raised while reading a file of a table; FileMissing if its store does not have it."""
+        with self.calling(f"reading {path} of table {name}"):
+            try:
+                yield
+            except FileNotFoundError:
+                missing = FileMissing(f"the file {path} of table {name} is not there")
+                missing.path = path
+                raise missing from None
+
     def table(self, name: str) -> Table:
-        """Load a table as pyiceberg has it; asked again where the answer is "not now", for it changes nothing."""
+        """Load a table as pyiceberg has it; asks again if the catalog is briefly unavailable, since nothing changes."""
         identifier = identifier_of(name)
-        for last in patiently(_LOADS):
+
+        def load() -> Table:
             asked = monotonic()
             try:
                 with self.calling(f"loading table {name}"):
                     return without_location_provider(self.pyiceberg.load_table(identifier), self.pyiceberg.properties)
-            except Unreachable:
-                if last or monotonic() - asked > _AT_ONCE:
+            except Unreachable as silence:
+                if monotonic() - asked > _AT_ONCE:
                     raise
-        raise AssertionError
+                raise LookAgain(silence) from silence
+
+        return look_until_settled(load, _LOADS)
 
     def state(self, name: str) -> TableState:
         """Load a table as plain values."""
         return state_of(self.table(name))
 
     def state_for_engines(self, name: str) -> TableState:
-        """Likewise, before an engine opens it; CodeRefused where it would load code that the table names."""
+        """Load a table before an engine opens it; CodeRefused if the engine would load code that the table names."""
         state = self.state(name)
         named = {key: text for key, text in state.properties.items() if key == LOCATION_PROVIDER}
         refuse_code(named, self.pyiceberg.properties, f"table {name}")
@@ -85,23 +96,23 @@ class Lake:
 
 
 def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> Lake:
-    """Reach the catalog and read its configuration; Unreachable or Denied where that fails."""
+    """Reach the catalog and read its configuration; raises Unreachable or Denied if that fails."""
     properties = {**connection.properties, **({TOKEN: connection.token} if connection.token else {})}
     secrets = secrets_in(properties, connection.hidden_keys)
     with _asked_who(properties), translated(f"connecting to {_shown(connection.uri)}", secrets):
-        return Lake(_LimitedRestCatalog(connection), settled, connection.hidden_keys)
+        return Lake(LimitedRestCatalog(connection), settled, connection.hidden_keys)
 
 
 def identifier_of(name: str) -> tuple[str, ...]:
     """Split `namespace.table`."""
     parts = tuple(name.split("."))
     if len(parts) == 1 or not all(parts):
-        raise Refused(f"{name!r} is no table's name: it needs a namespace, as in namespace.table")
+        raise Refused(f"{name!r} is no table's name: give it a namespace, as in namespace.table")
     return parts
 
 
 def secrets_in(properties: Mapping[str, object], hidden_keys: str) -> frozenset[str]:
-    """Give the values that must not be shown; of `id:secret` also the part after the colon."""
+    """Collect the values that must not be shown; for `id:secret` the part after the colon as well."""
     values = {str(value) for key, value in properties.items() if value and re.search(hidden_keys, key)}
     parts = {value.partition(":")[2] for value in values} | {value.rpartition(" ")[2] for value in values}
     return frozenset(value for value in values | parts if len(value) >= _SHORTEST_SECRET)
@@ -109,7 +120,7 @@ def secrets_in(properties: Mapping[str, object], hidden_keys: str) -> frozenset[
 
 @contextmanager
 def _asked_who(properties: Collection[str], *, before: bool = False) -> Iterator[None]:
-    """Note with a refusal what had told who we are."""
+    """Add to a refusal which property had told the catalog who we are."""
     try:
         yield
     except Denied as refusal:
@@ -120,59 +131,3 @@ def _asked_who(properties: Collection[str], *, before: bool = False) -> Iterator
 
 def _shown(uri: str) -> str:
     return re.sub(r"(?<=://)[^/@]+@", "***@", uri)
-
-
-class _LimitedRestCatalog(RestCatalog):
-    """pyiceberg's, with a time limit on every request: requests itself waits for ever."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._timeout = (connection.connect_timeout, connection.read_timeout)
-        properties = {"uri": connection.uri, **connection.properties}
-        if connection.warehouse is not None:
-            properties["warehouse"] = connection.warehouse
-        if connection.token is not None:
-            properties[TOKEN] = connection.token
-        self._own = properties
-        super().__init__("lake", **properties)
-        # A table without its older snapshots would look as if its history had been pruned, whoever asks for that: the
-        # catalog's own configuration is among them by now.
-        self.properties.pop(SNAPSHOT_LOADING_MODE, None)
-
-    def _fetch_config(self) -> None:
-        super()._fetch_config()
-        self.properties = without_code(self.properties, self._own, "/v1/config")
-
-    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        """As pyiceberg does, but the table's own properties don't say how its files are reached.
-
-        Whoever alters the table could otherwise send our rows elsewhere. Iceberg for Java does not ask them either.
-        """
-        location, credentials = table_response.metadata_location, table_response.storage_credentials
-        whose = f"the catalog's answer for table {'.'.join(identifier_tuple)}"
-        for each in credentials:
-            refuse_code(each.config, self._own, whose)
-        config = without_code(table_response.config, self._own, whose)
-        vended = without_code(self._resolve_storage_credentials(credentials, location), self._own, whose)
-        return Table(
-            identifier_tuple,
-            table_response.metadata,
-            location,  # type: ignore[arg-type]
-            self._load_file_io({**config, **vended}, location),
-            self,
-            config,
-        )
-
-    def _config_headers(self, session: Session) -> None:
-        super()._config_headers(session)
-        # pyiceberg asks for credentials of the files unasked, and would take them in place of ours.
-        if f"header.{_DELEGATION}".lower() not in map(str.lower, self.properties):
-            session.headers.pop(_DELEGATION, None)
-        # pyiceberg calls this first of all for a new session, before that asks for a token. An adapter with a
-        # limit would be put aside by the one that signs requests for AWS.
-        session.request = partial(session.request, timeout=self._timeout)  # type: ignore[method-assign]
-
-    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        # Without a token pyiceberg would send "Bearer None", also in place of a header from the properties.
-        if TOKEN not in self.properties and CREDENTIAL not in self.properties:
-            return NoopAuthManager()
-        return super()._create_legacy_oauth2_auth_manager(session)

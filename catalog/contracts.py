@@ -1,4 +1,4 @@
-"""What data may do to a table: said once for the table, and otherwise for single columns.
+"""How far data may change a table: one rule for the table, and others for single columns.
 
 | rule     | a field that the table lacks     | a wider type                     | a type that can't be had         |
 |----------|----------------------------------|----------------------------------|----------------------------------|
@@ -7,7 +7,7 @@
 | `freeze` | is set aside                     | the field is set aside           | the field is set aside           |
 | `refuse` | rows that hold it are refused    | rows that hold it are refused    | rows that hold it are refused    |
 
-Beyond a limit a new field is set aside, whatever the rule. By no rule is anything dropped, narrowed, renamed or moved.
+A new field beyond a limit is set aside, whatever the rule. No rule drops, narrows, renames or moves anything.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from enum import StrEnum
 
 
 class Rule(StrEnum):
-    """How far a table, or a column with all that is in it, follows the data."""
+    """How far a table follows the data, or a column with everything inside it."""
 
     EVOLVE = "evolve"
     WIDEN = "widen"
@@ -25,33 +25,33 @@ class Rule(StrEnum):
 
     @property
     def widens(self) -> bool:
-        """Whether a column may take more than it does now: a wider type, or no value at all."""
+        """Whether a column may take more than now: a wider type, or rows without a value."""
         return self in {Rule.EVOLVE, Rule.WIDEN}
 
 
 @dataclass(frozen=True)
 class Contract:
-    """A rule for the table, others for single columns, and limits to what one table or one batch may bring.
+    """A rule for the table, others for single columns, and limits for a table and for a plan.
 
-    `columns` is by dotted path (`place.lat`, `items.element.sku`, `tags.value`), the nearest one holds. `partitions`
-    other than `evolve`: a table that is partitioned in another way is refused.
+    `columns` is by dotted path (`place.lat`, `items.element.sku`, `tags.value`); the nearest path counts. Unless
+    `partitions` is `evolve`, a table that is partitioned in another way is refused.
     """
 
     rule: Rule = Rule.EVOLVE
     columns: Mapping[str, Rule] = field(default_factory=dict)
     partitions: Rule = Rule.REFUSE
     max_columns: int | None = 1_000  # named fields at all depths
-    max_depth: int | None = 16  # of a path, with `element`, `key` and `value`
+    max_depth: int | None = 16  # length of a path, with `element`, `key` and `value`
     max_new: int | None = None  # named fields that one plan may add
 
     def __post_init__(self) -> None:
-        """Take a rule's name for the rule; a ValueError names one that is not known."""
+        """Accept a rule by its name; a ValueError names an unknown one."""
         object.__setattr__(self, "rule", Rule(self.rule))
         object.__setattr__(self, "partitions", Rule(self.partitions))
         object.__setattr__(self, "columns", {path: Rule(rule) for path, rule in self.columns.items()})
 
     def rule_of(self, *path: str) -> Rule:
-        """Give the rule of the column to which these names lead, or else that of the nearest one that it is in."""
+        """Give the rule of the column with this path, or else of the nearest column around it."""
         known = (".".join(path[:length]) for length in range(len(path), 0, -1))
         return next((self.columns[each] for each in known if each in self.columns), self.rule)
 
@@ -60,5 +60,5 @@ FOLLOW = Contract()
 
 
 def within(path: str, of: str) -> bool:
-    """Whether the path is `of`, or leads into it."""
+    """Whether the path is `of` or lies inside it."""
     return path == of or path.startswith(f"{of}.")

@@ -1,28 +1,28 @@
 """What a catalog can answer, as exceptions; each leaf says what is known to have happened.
 
 CatalogError
-├── Unreachable          nobody answered, or not now: the same call may work later
-│   ├── FilesUnreachable of the store of the tables' files
+├── Unreachable          no answer, or "not now": the same call may work later
+│   ├── FilesUnreachable the same, from the store of the tables' files
 │   └── ClocksDiffer     a commit's times do not follow those of the table: it works once the clocks are right
 ├── Denied               the catalog forbids it
-│   ├── NotLetIn         it knows us not, or not any more
-│   └── FilesDenied      it is the store of the tables' files that says so
+│   ├── NotLetIn         the catalog does not accept our credentials, or no longer does
+│   └── FilesDenied      the store of the tables' files forbids it
 ├── TableMissing
 ├── NamespaceMissing
 ├── FileMissing          a table refers to a file that its store does not have
 ├── Conflict             a compare-and-set was refused: nothing of ours is visible
 │   ├── BranchGone       because our branch was dropped: a newer writer has taken over
-│   └── BranchExists     one that was to be made was there before we asked for it
+│   └── BranchExists     the branch that we wanted to create existed already
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 ├── CodeRefused          a table or the catalog names a class that an engine would load: see `class_names`
 └── Refused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
-    ├── NamespaceRefused the catalog will not make a namespace that there is not
-    ├── MetadataMissing  a table is registered, and the file that says what it is is gone: it may not be made anew
-    └── FilesUnfit       files wait to be staged again, and the table has changed: what is in them may be written anew
+    ├── NamespaceRefused a namespace is missing, and the catalog will not create it
+    ├── MetadataMissing  a table is registered, but its metadata file is gone: it must not be created again
+    └── FilesUnfit       the table changed, so files that wait for their commit do not fit: write their rows again
 
-Messages are one sentence and hold no secret: what a server says is cut, stripped of what `secrets` names,
-and its own exception is not chained where it would show more.
+A message is one sentence and holds no secret. What a server says is cut, and stripped of everything in `secrets`. Its
+own exception is not chained where it would show more.
 """
 
 import re
@@ -38,34 +38,34 @@ from urllib3 import exceptions as urllib3
 
 
 class CatalogError(Exception):
-    """Anything that went wrong between us and the catalog."""
+    """The root of all that can go wrong between us and the catalog."""
 
 
 class Unreachable(CatalogError):
-    """Nobody answered, or only to say "not now"."""
+    """The catalog did not answer, or said "not now"."""
 
 
 class FilesUnreachable(Unreachable):
-    """The store of the tables' files did not answer, or only to say "not now"."""
+    """The store of the tables' files did not answer, or said "not now"."""
 
 
 class ClocksDiffer(Unreachable):
-    """A clock is more than a minute off, ours or another's, so Iceberg takes no commit: nothing of ours is visible."""
+    """Some clock is more than a minute off, so Iceberg takes no commit: nothing of ours is visible."""
 
 
 class Denied(CatalogError):
     """The catalog answered 403."""
 
-    known_by: str = ""  # the property that says who we are, if there is one
-    before: bool = False  # whether we had been let in
+    known_by: str = ""  # the property that told the catalog who we are, if there is one
+    before: bool = False  # whether the catalog had accepted us before
 
 
 class NotLetIn(Denied):
-    """The catalog answered 401 or 419, or whoever gives the tokens gave none."""
+    """The catalog answered 401 or 419, or we got no token from the server that issues them."""
 
 
 class FilesDenied(Denied):
-    """The store of the tables' files knows us not, forbids it, or has no such place."""
+    """The store of the tables' files does not know us, forbids it, or has no such bucket."""
 
 
 class TableMissing(CatalogError):
@@ -87,60 +87,60 @@ class Conflict(CatalogError):
 
 
 class BranchGone(Conflict):
-    """The branch that we write to is not there any more: whoever dropped it has taken over."""
+    """The branch that we write to was dropped: whoever dropped it has taken over."""
 
 
 class BranchExists(Conflict):
-    """The branch that was to be made is there, and nobody has asked for it from here."""
+    """The branch that we wanted to create exists, and no request of ours created it."""
 
 
 class OutcomeUnknown(CatalogError):
-    """A commit was sent, and whether it took effect cannot be told."""
+    """A commit was sent, and nobody can tell whether it took effect."""
 
 
 class CodeRefused(CatalogError):
-    """A table or the catalog names code of others."""
+    """A table or the catalog names code that our own settings do not name."""
 
 
 class Refused(CatalogError):
-    """The catalog, or the table's format, refuses this as wrong."""
+    """The catalog or the table's format refuses the request as wrong."""
 
 
 class BranchesRefused(Refused):
-    """A branch could not be made: there are catalogs that allow no ref beside main."""
+    """A branch could not be created: some catalogs allow no ref but main."""
 
 
 class NamespaceRefused(Refused):
-    """A namespace is missing, and the catalog will not make it for us."""
+    """A namespace is missing, and the catalog will not create it for us."""
 
 
 class MetadataMissing(Refused):
-    """A table is registered whose own metadata file is gone."""
+    """A table is registered, but its metadata file is gone."""
 
 
 class FilesUnfit(Refused):
-    """The table has become another than the files were written for, or they can't be committed from here."""
+    """The table changed after the files were written, or they can't be committed from here."""
 
 
-# A body's length of HTML from a proxy is no sentence.
+# A proxy may answer with a whole page of HTML.
 _LONGEST = 300
-# How pyarrow spells what the store said, and of that what no patience will change.
+# How pyarrow reports what the store said, and which of these answers will not change by asking again.
 _STORE_SAYS = re.compile(r"AWS Error .*", re.DOTALL)
 _STORE_DENIES = re.compile(
     r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_SIGNATURE"
     r"|MISSING_AUTHENTICATION_TOKEN|UNRECOGNIZED_CLIENT|NO_SUCH_BUCKET)|AWS Error [^:]*HTTP status 403"
 )
-# Of the file that a catalog's entry leads to: that is no missing table, and nobody should make one there.
+# The metadata file of a registered table is gone. The table is not missing, so nobody must create another in its place.
 _NO_METADATA = re.compile(r"(?=.*(?:NotFoundException|No such file)).*?(?P<file>[^\s'\"/]+\.metadata\.json)", re.DOTALL)
 _TOO_NEW = "name another table, or take a newer release"
 _UNKNOWN_TYPE = re.compile(r"Unsupported field type: (\S+)")
-# A catalog may add to a table what was built on an older one, and find only then that it can't: pyiceberg's own ones
-# do; Iceberg's for Java, of a first snapshot, calls the metadata that come of it invalid, and the request bad.
+# Some catalogs apply a commit to newer metadata first, and notice only then that it does not fit. pyiceberg's own
+# catalogs do, and Iceberg for Java does for a first snapshot: it calls the result invalid, and the request bad.
 _LATE = re.compile(r"snapshot with sequence number \d+ (older|greater) than last sequence number")
-# Java's words, in milliseconds. Of an update the time is the catalog's, and what it meets is ours, or the other way
-# round of a snapshot; a neighbour's takes either place.
+# Iceberg for Java says this, in milliseconds. The two times are the catalog's and ours, in either order: an update
+# carries the catalog's, a snapshot ours. Another writer's time may stand in place of either.
 _CLOCK = re.compile(r"Invalid (?:update|snapshot) timestamp (\d+): before last [a-z ]*?(?:at )?(\d+)")
-_CLOCKS_AGREE = 5.0  # seconds: then it is a neighbour's that went wrong
+_CLOCKS_AGREE = 5.0  # seconds: if ours and the catalog's are that close, another writer's clock is wrong
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _BAD_REQUEST, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 400, 404, 429, 500, 501
@@ -158,7 +158,7 @@ _BY_TYPE: tuple[tuple[type[Exception], type[CatalogError]], ...] = (
     (iceberg.CommitFailedException, Conflict),
     (iceberg.OAuthError, NotLetIn),
     (PermissionError, FilesDenied),
-    # What is not HTTP and not a mistake in the values is the warehouse's storage.
+    # Neither HTTP nor a mistake in the values: it comes from the warehouse's storage.
     (OSError, Unreachable),
     (Exception, Refused),
 )
@@ -181,7 +181,7 @@ _EXPECTED: tuple[type[Exception], ...] = (
 def translated(what: str, secrets: Collection[str] = (), *, committing: bool = False) -> Iterator[None]:
     """Turn what pyiceberg and requests raise into this module's exceptions.
 
-    `committing`: a commit is on its way, so an answer that does not come leaves its outcome open.
+    `committing` says that a commit was sent, so a missing answer leaves its outcome unknown.
     """
     try:
         yield
@@ -202,10 +202,10 @@ def translated(what: str, secrets: Collection[str] = (), *, committing: bool = F
 
 
 def _kind_of_a_databases(error: Exception, *, committing: bool) -> type[CatalogError] | None:
-    """Of pyiceberg's catalog over a database, known by name: who uses another has no SQLAlchemy."""
+    """Tell failures of pyiceberg's SQL catalog by their names, for SQLAlchemy may not be installed."""
     names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "sqlalchemy.exc"}
     if "IntegrityError" in names:
-        return Conflict  # of two that insert the same
+        return Conflict  # two writers inserted the same row
     if "OperationalError" in names:
         return OutcomeUnknown if committing else Unreachable
     return Refused if names else None
@@ -240,7 +240,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _clocks(error: Exception) -> str:
-    """Say which clock is wrong, and by how much, as far as the catalog's answer tells; empty of any other failure."""
+    """Say which clock is wrong and by how much, as far as the answer tells; empty if this is another failure."""
     if not (found := _CLOCK.search(str(error))):
         return ""
     response = _response(error)
@@ -265,7 +265,7 @@ def _never_sent(error: requests.RequestException) -> bool:
 
 
 def _root(error: Exception) -> object:
-    """Give what urllib3 found, below requests' and its own wrapping, whose texts repeat the whole URL."""
+    """Unwrap what urllib3 found: the texts of requests' and urllib3's own wrappers repeat the whole URL."""
     inner = error.args[0] if error.args else error
     return getattr(inner, "reason", inner)
 
@@ -276,15 +276,15 @@ def _reason(error: Exception, secrets: Collection[str]) -> str:
     if isinstance(error, UnreadableAnswer):
         return _unread(error)
     text = str(_root(error)) if isinstance(error, requests.RequestException) else str(error)
-    # Before that it says at length which file, which is no help and may be all that a cut leaves.
+    # In front of it pyarrow names the file at length, which may be all that is left after the cut.
     text = found[0] if (found := _STORE_SAYS.search(text)) else text
-    # A page for a browser: its title says what there is to say.
+    # For a page of HTML, its title is enough.
     text = page[1] if (page := _PAGE.search(text)) else text
     return redacted(" ".join(text.split()), secrets)[:_LONGEST] or type(error).__name__
 
 
 def _unread(error: UnreadableAnswer) -> str:
-    """Say what of an answer could not be read: it may be a table's, and only too new."""
+    """Say what could not be read in an answer; it may be a table that is too new for this release."""
     for each in error.errors(include_url=False, include_input=False):
         if each["type"] == "union_tag_invalid" and "format-version" in each.get("ctx", {}).get("discriminator", ""):
             known = each["ctx"]["expected_tags"]
@@ -295,7 +295,7 @@ def _unread(error: UnreadableAnswer) -> str:
 
 
 def redacted(text: str, secrets: Collection[str]) -> str:
-    """Give the text without the secrets and without what looks like a credential in a header or a URL."""
+    """Remove the secrets from the text, and whatever looks like a credential in a header or a URL."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")
     return _CREDENTIALS.sub(lambda found: f"{found[1] or ''}***", text)

@@ -1,4 +1,4 @@
-"""Plans carried out, while others read the table, write to it, and change it as well."""
+"""Carries plans out while others read the table, write to it, and change it too."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -6,23 +6,23 @@ from typing import Any, cast
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertLastAssignedFieldId
 
-from catalog.attempts import patiently
 from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
-from catalog.commits import Requirements, Updates, commit
+from catalog.commit_loop import ProposedCommit, commit_loop
+from catalog.commits import Requirements, Updates
 from catalog.connection import Lake
-from catalog.errors import Conflict, OutcomeUnknown, Refused
+from catalog.errors import Refused
 from catalog.planning import Plan, additions, plan
+from catalog.pyiceberg_internals import uncommitted_changes
 from catalog.repartitioning import repartition
 from catalog.specs import Column, TableState
-from catalog.states import state_of
 from catalog.typenames import parse_type
 
 
-def apply(lake: Lake, name: str, planned: Plan) -> TableState:
-    """Make the plan's changes in one commit; what it refuses is not touched, and an objection is Refused.
+def apply(client: Lake, name: str, planned: Plan) -> TableState:
+    """Make the plan's changes in one commit; what the plan refuses is not touched.
 
-    Where others have changed the table since, it is planned again: what they did too is left out, and nothing is
-    done that the plan did not say. A plan of another table is Refused.
+    If others have changed the table since, it is planned again. What they did as well is left out, and nothing is done
+    that the plan did not say. Raises Refused for an objection, and for the plan of another table.
     """
     if name != planned.wanted.name:
         raise Refused(f"the plan is of table {planned.wanted.name}, not of {name}")
@@ -33,18 +33,19 @@ def apply(lake: Lake, name: str, planned: Plan) -> TableState:
             raise Refused("; ".join(again.objections))
         return [each for each in again.changes if planned.covers(each)]
 
-    return _change(lake, name, "evolution", still_to_do)
+    return _change(client, name, "evolution", still_to_do)
 
 
-def add_columns(lake: Lake, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
+def add_columns(client: Lake, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
     """Add the columns below the paths of their parents ("" is the table itself), all in one commit.
 
-    A path leads through lists and maps by `element` and `value` (`items.element`, `tags.value`). A column that is there
-    and takes the type is no error, and stays as it is; any other is Refused. So many may add the same at once.
+    A path leads through lists and maps by `element` and `value` (`items.element`, `tags.value`). A column that exists
+    and takes the type stays as it is, so several writers may add the same one at once. Any other raises Refused.
     """
     if required := next((column.name for _, column in columns if column.required), None):
         raise Refused(
-            f"adding columns to table {name}: {required} can't be required, for the rows that are there lack it"
+            f"adding columns to table {name}: {required} can't be required, because existing rows lack it; make it"
+            " optional"
         )
 
     def still_to_do(state: TableState) -> Sequence[Change]:
@@ -53,30 +54,21 @@ def add_columns(lake: Lake, name: str, columns: Sequence[tuple[str, Column]]) ->
             raise Refused(f"adding columns to table {name}: {'; '.join(map(str, refusals))}")
         return changes
 
-    return _change(lake, name, "adding columns", still_to_do)
+    return _change(client, name, "adding columns", still_to_do)
 
 
-def _change(lake: Lake, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]) -> TableState:
-    for last in patiently():
-        table = lake.table(name)
-        state = state_of(table)
-        with lake.calling(f"{what} of table {name}"):
+def _change(client: Lake, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]) -> TableState:
+    def attempt(table: Table, state: TableState) -> ProposedCommit | None:
+        with client.calling(f"{what} of table {name}"):
             changes = still_to_do(state)
-            if not changes:
-                return state
-            requirements, updates = _requests(table, changes)
-        try:
-            return commit(lake, table, what, requirements, updates)
-        except (Conflict, OutcomeUnknown):
-            # Another may have done the same, or ours was heard without an answer: the next look tells.
-            if last:
-                raise
-    raise AssertionError
+            return ProposedCommit(*_requests(table, changes)) if changes else None
+
+    return commit_loop(client, name, what, attempt)
 
 
 def _requests(table: Table, changes: Sequence[Change]) -> tuple[Requirements, Updates]:
-    staged = table.transaction()
-    with staged.update_schema() as update:
+    transaction = table.transaction()
+    with transaction.update_schema() as update:
         for change in changes:
             match change:
                 case Add(parent, column):
@@ -92,11 +84,11 @@ def _requests(table: Table, changes: Sequence[Change]) -> tuple[Requirements, Up
                     update.update_column(path, doc=doc)
                 case Fill(path, value):
                     update.set_default_value(path, cast(Any, value))
-    requirements, updates = staged._requirements, staged._updates  # noqa: SLF001 - the public way commits by itself
+    requirements, updates = uncommitted_changes(transaction)
     for change in changes:
         if isinstance(change, Repartition):
-            more_requirements, more_updates = repartition(staged.table_metadata, change.new)
+            more_requirements, more_updates = repartition(transaction.table_metadata, change.new)
             requirements, updates = (*requirements, *more_requirements), (*updates, *more_updates)
-    # A schema that went forth and back would have its old number, and ids beyond those that we give.
+    # A schema that others changed and changed back has its old number, but field ids beyond those that we give.
     same_ids = AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": table.metadata.last_column_id})
     return (*requirements, same_ids), updates

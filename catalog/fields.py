@@ -1,4 +1,4 @@
-"""Columns as trees of fields, and where in them something is; the ids in such a tree say nothing."""
+"""Columns as trees of pyiceberg's fields, and paths within them; the ids in such a tree mean nothing."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,17 +9,18 @@ from catalog.typenames import parse_type, type_text
 
 Path = tuple[str, ...]
 
-ELEMENT, KEY, VALUE = "element", "key", "value"  # the words by which a path leads through lists and maps
+ELEMENT, KEY, VALUE = "element", "key", "value"  # how a path leads through lists and maps
 
 
 def struct_of(columns: Iterable[Column]) -> StructType:
-    """Give columns as the struct that a table's row is; the ids say nothing."""
+    """Give columns as the struct of a table's row; its ids mean nothing."""
     return StructType(*map(_field, columns))
 
 
 def columns_of(row: IcebergType) -> tuple[Column, ...]:
     """Give a struct's fields as plain values."""
-    assert isinstance(row, StructType)
+    if not isinstance(row, StructType):
+        raise TypeError(f"{row} has no fields: only a struct can become columns")
     return tuple(Column(each.name, type_text(each.field_type), each.required, each.doc) for each in row.fields)
 
 
@@ -28,7 +29,7 @@ def is_leaf(kind: IcebergType) -> bool:
 
 
 def word_for(kind: IcebergType) -> str:
-    """One word, or the type where that is short anyway."""
+    """Name the kind of a nested type, and any other type in full, which is short anyway."""
     return bare_text(kind) if is_leaf(kind) else f"a {bare_text(kind).partition('<')[0]}"
 
 
@@ -62,14 +63,14 @@ def columns_in(row: StructType, path: Path = (), *, required: bool = True) -> It
 
 
 def paths_in(kind: IcebergType, path: Path) -> Iterator[Path]:
-    """Of every field that has a name of its own."""
+    """Give the path of every field that has a name of its own."""
     for inside, part in parts_of(kind, path):
         if isinstance(part, StructType):
             yield from ((*inside, field.name) for field in part.fields)
 
 
 def parts_of(kind: IcebergType, path: Path) -> Iterator[tuple[Path, IcebergType]]:
-    """Give the type with its path, and so each that is in it."""
+    """Give the type with its path, and the same for each type inside it."""
     yield path, kind
     match kind:
         case StructType():

@@ -1,7 +1,6 @@
-"""The files that hold a table's rows, for engines that know only files: manifest by manifest, never all at once."""
+"""Lists the files of a table for engines that read files only: manifest by manifest, never all at once."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
@@ -12,7 +11,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
 from catalog.connection import Lake
-from catalog.errors import FileMissing, Refused
+from catalog.errors import Refused
 
 _CONTENT = {
     DataFileContent.DATA: "data",
@@ -26,24 +25,24 @@ class LiveFile:
     """A file that a snapshot refers to."""
 
     path: str
-    partition: Mapping[str, str | None]  # by the partition field's name, as a directory would have it, or none
+    partition: Mapping[str, str | None]  # by the partition field's name; text as in a directory's name
     rows: int
     bytes: int
     format: str
-    content: str = "data"  # or position deletes, equality deletes: of rows in others
+    content: str = "data"  # or "position deletes", "equality deletes": they delete rows of other files
 
 
-def live_files(lake: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
+def live_files(client: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
     """List the files of main's head, or of another snapshot.
 
-    Refused where rows of them were deleted by files beside: who reads the files alone would see those rows. With
-    `deletes` such files are listed too. FileMissing where a manifest is gone.
+    Raises Refused if delete files remove rows of them: whoever reads the data files alone would see those
+    rows. With `deletes` such files are listed too. Raises FileMissing if a manifest is gone.
     """
-    table = lake.table(name)
+    table = client.table(name)
     found = _snapshot(table, name, snapshot)
     if found is None:
         return
-    with _reading(lake, name, found.manifest_list):
+    with client.reading(found.manifest_list, name):
         manifests = found.manifests(table.io)
     removing = [each for each in manifests if each.content == ManifestContent.DELETES and _is_alive(each)]
     if removing and not deletes:
@@ -52,7 +51,7 @@ def live_files(lake: Lake, name: str, snapshot: int | None = None, *, deletes: b
             " them: compact it first, or ask for those files too"
         )
     for manifest in [*(each for each in manifests if each.content == ManifestContent.DATA), *removing]:
-        with _reading(lake, name, manifest.manifest_path):
+        with client.reading(manifest.manifest_path, name):
             entries = manifest.fetch_manifest_entry(table.io)
         spec = table.specs()[manifest.partition_spec_id]
         for entry in entries:
@@ -61,7 +60,7 @@ def live_files(lake: Lake, name: str, snapshot: int | None = None, *, deletes: b
 
 def _snapshot(table: Table, name: str, number: int | None) -> Snapshot | None:
     if number is None:
-        # A table that has a branch and nothing else has no rows yet.
+        # Without main the table has no rows yet, even if a branch exists.
         return table.current_snapshot() if MAIN_BRANCH in table.metadata.refs else None
     if (found := table.snapshot_by_id(number)) is None:
         raise Refused(f"the table {name} has no snapshot {number}: it has been expired, or there never was one")
@@ -69,7 +68,7 @@ def _snapshot(table: Table, name: str, number: int | None) -> Snapshot | None:
 
 
 def _is_alive(manifest: ManifestFile) -> bool:
-    # Older writers do not count them: then there may be some.
+    # Older writers do not count the files, so there may be some.
     return manifest.has_added_files() or manifest.has_existing_files()
 
 
@@ -88,14 +87,3 @@ def _file(file: DataFile, spec: PartitionSpec, schema: Schema) -> LiveFile:
         file.file_format.value.lower(),
         _CONTENT[file.content],
     )
-
-
-@contextmanager
-def _reading(lake: Lake, name: str, path: str) -> Iterator[None]:
-    with lake.calling(f"reading {path} of table {name}"):
-        try:
-            yield
-        except FileNotFoundError:
-            missing = FileMissing(f"the file {path} of table {name} is not there")
-            missing.path = path
-            raise missing from None

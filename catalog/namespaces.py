@@ -1,10 +1,9 @@
-"""Namespaces: made when needed, level by level."""
+"""Namespaces: created if they are missing, level by level."""
 
 from collections.abc import Mapping
 
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchNamespaceError
 
-from catalog.attempts import patiently
 from catalog.connection import Lake
 from catalog.errors import (
     Conflict,
@@ -16,74 +15,70 @@ from catalog.errors import (
     Refused,
     Unreachable,
 )
+from catalog.retries import retrying
 
 _LOCATION = "location"
 
 
 def ensure_namespace(
-    lake: Lake,
+    client: Lake,
     namespace: str,
     properties: Mapping[str, str] | None = None,
     *,
     location: str | None = None,
     create: bool = True,
 ) -> None:
-    """Make the namespace and those above it where they are missing; many may do so at once.
+    """Create the namespace and those above it if they are missing; several writers may do so at once.
 
-    Properties and location are those of a new one: of one that is there nothing is changed. Without `create` a missing
-    one is NamespaceMissing.
+    Properties and location are for a new namespace; an existing one stays as it is. Without `create`, a missing one
+    raises NamespaceMissing.
     """
     parts = tuple(namespace.split("."))
     if not all(parts):
-        raise Refused(f"{namespace!r} is no namespace's name")
+        raise Refused(f"{namespace!r} is no namespace's name: a level of it is empty")
     if not create:
-        if not has_namespace(lake, namespace):
+        if not has_namespace(client, namespace):
             raise NamespaceMissing(f"there is no namespace {namespace}, and it may not be made: make it, or allow it")
         return
-    told = {**(properties or {}), **({_LOCATION: location} if location else {})}
+    wanted = {**(properties or {}), **({_LOCATION: location} if location else {})}
     for depth in range(1, len(parts) + 1):
-        for last in patiently():
-            try:
-                _ensure(lake, parts[:depth], told if depth == len(parts) else {})
-                break
-            except (Conflict, Unreachable):
-                # Of two that insert at once, some catalogs answer one with an internal error.
-                if last:
-                    raise
+        # If two writers insert at once, some catalogs answer one of them with an internal error.
+        ensured = retrying((Conflict, Unreachable))
+        ensured(_ensure, client, parts[:depth], wanted if depth == len(parts) else {})
 
 
-def has_namespace(lake: Lake, namespace: str) -> bool:
-    """Whether it is there."""
-    return _properties(lake, namespace) is not None
+def has_namespace(client: Lake, namespace: str) -> bool:
+    """Whether the namespace exists."""
+    return _properties(client, namespace) is not None
 
 
-def namespace_properties(lake: Lake, namespace: str) -> dict[str, str]:
-    """Give its properties, `location` among them where the catalog says it; NamespaceMissing where there is none."""
-    found = _properties(lake, namespace)
+def namespace_properties(client: Lake, namespace: str) -> dict[str, str]:
+    """Give its properties, with `location` if the catalog reports it; raises NamespaceMissing if there is none."""
+    found = _properties(client, namespace)
     if found is None:
         raise NamespaceMissing(f"there is no namespace {namespace}")
     return found
 
 
-def _properties(lake: Lake, namespace: str) -> dict[str, str] | None:
-    with lake.calling(f"loading namespace {namespace}"):
+def _properties(client: Lake, namespace: str) -> dict[str, str] | None:
+    with client.calling(f"loading namespace {namespace}"):
         try:
-            return dict(lake.pyiceberg.load_namespace_properties(tuple(namespace.split("."))))
+            return dict(client.pyiceberg.load_namespace_properties(tuple(namespace.split("."))))
         except NoSuchNamespaceError:
             return None
 
 
-def _ensure(lake: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
+def _ensure(client: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
     name = ".".join(parts)
-    # Looked for first: not everybody who may use a namespace may make one.
-    if has_namespace(lake, name):
+    # Look first: not everyone who may use a namespace may create one.
+    if has_namespace(client, name):
         return
     try:
-        with lake.calling(f"making namespace {name}"):
+        with client.calling(f"making namespace {name}"):
             try:
-                lake.pyiceberg.create_namespace(parts, dict(properties))
+                client.pyiceberg.create_namespace(parts, dict(properties))
             except NamespaceAlreadyExistsError as there:
-                # Or so it was said: the next look tells.
+                # The next look tells whether that is true.
                 raise Conflict(f"making namespace {name}: {there}") from None
     except (NotLetIn, FilesDenied):
         raise

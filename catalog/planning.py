@@ -1,11 +1,11 @@
-"""What has to change for a table to take some data, and what of the data it can't take: a value, made of values.
+"""Plans what has to change for a table to take some data, and says what it can't take.
 
-    found = plan(load(lake, "iot.sensors"), TableSpec("iot.sensors", columns_of_the_data), Contract("widen"))
+    found = plan(load(client, "iot.sensors"), TableSpec("iot.sensors", columns_of_the_data), Contract("widen"))
     found.changes, found.refusals, found.unfilled, found.objections
 
-Nothing here talks to a catalog. What is added goes behind what is there, in the order of what is wanted, and is
-optional at every depth: rows that are there lack it. What the table has and the data lacks stays as it is. A name that
-differs by case only is neither the same nor another one: it is set aside.
+Plans are values, and nothing here talks to a catalog. New columns go behind the existing ones, in the order in which
+they are wanted. They are optional at every depth, because existing rows lack them. Columns that the data lacks stay as
+they are. A field whose name differs from a column's by case only is set aside.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,44 +14,44 @@ from dataclasses import dataclass, replace
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from catalog.changes import Add, Change, Describe, Fate, Fill, Relax, Repartition, Verdict, Widen
-from catalog.comparison import Comparison
+from catalog.column_defaults import filled
 from catalog.contracts import FOLLOW, Contract, Rule, within
-from catalog.defaults import filled
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
-from catalog.layouts import misfits, same_partitions, shown, term_of
+from catalog.partitions import misfits, same_partitions, shown, term_of
+from catalog.schema_comparison import Comparison
 from catalog.specs import Column, Sort, TableSpec, TableState
 from catalog.typenames import parse_type
 
-_FORMAT = "format-version"  # as a property it is asked for, and kept beside them
+_FORMAT = "format-version"  # asked for as a property, but kept beside the properties
 _NOTHING = "nothing to change"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The changes that the contract allows, and what becomes of each field that is wanted."""
+    """The changes that the contract allows, and what becomes of each wanted field."""
 
     wanted: TableSpec
     contract: Contract
     changes: tuple[Change, ...]
     verdicts: tuple[Verdict, ...]
-    lacking: tuple[str, ...]  # the table needs a value there and the data may have none: such a row can't land
+    lacking: tuple[str, ...]  # paths where the table needs a value and the data may have none
     objections: tuple[str, ...]  # why the table can't be used at all as it is wanted
-    unfilled: tuple[str, ...] = ()  # of defaults: why the table can't have them; its columns it can
-    unplanned: tuple[str, ...] = ()  # what else differs from what is wanted: it stays as it is
+    unfilled: tuple[str, ...] = ()  # why the table can't have some defaults; it can have their columns
+    unplanned: tuple[str, ...] = ()  # what else differs from what is wanted, and stays as it is
 
     def covers(self, change: Change) -> bool:
-        """Whether it is one of the plan's, or a part of one: others may have done the rest."""
+        """Whether the plan has this change, or one that contains it: others may have done the rest meanwhile."""
         if isinstance(change, Repartition):
             return any(isinstance(each, Repartition) for each in self.changes)
         return any(not isinstance(each, Repartition) and within(change.path, each.path) for each in self.changes)
 
     @property
     def refusals(self) -> tuple[Verdict, ...]:
-        """What the table will not take."""
+        """The fields that the table will not take."""
         return tuple(each for each in self.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE})
 
     def __str__(self) -> str:
-        """One line each; a table that is as it is wanted has nothing to change."""
+        """Write one line for each change and refusal."""
         lacking = (f"{path}: the table needs a value, and the data may have none" for path in self.lacking)
         stays = [f"not as wanted, and no plan changes it: {', '.join(self.unplanned)}"] if self.unplanned else ()
         said = (*self.changes, *self.refusals, *lacking, *self.unfilled, *self.objections, *stays)
@@ -59,19 +59,19 @@ class Plan:
 
 
 def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) -> Plan:
-    """Compare a table with what is wanted of it; what is asked for is said in `Contract`."""
+    """Compare a table with what is wanted, under the rules of the contract."""
     walk = Comparison(current, contract)
     walk.struct(struct_of(current.columns), struct_of(wanted.columns), ())
     changes: list[Change] = [*walk.changes]
     objections: list[str] = []
     unfilled: list[str] = []
-    # Seldom, and there may be thousands of columns.
+    # Defaults are rare, and there may be thousands of columns.
     if any(column.default is not None for column in wanted.columns):
         now = evolved(current.columns, walk.changes)
         evolution, unfilled = filled(current, now, wanted.columns, walk.changes, contract)
         changes = [*evolution]
     if wanted.partitions is not None and not same_partitions(current.partitions, wanted.partitions):
-        # What is there already has been found good by whoever made it.
+        # Only a new layout is checked: the existing one was accepted when it was made.
         ever = (*current.partitions, *current.former)
         unfit = misfits(wanted.partitions, struct_of(evolved(current.columns, changes)), ever)
         objections += unfit
@@ -88,20 +88,20 @@ def plan(current: TableState, wanted: TableSpec, contract: Contract = FOLLOW) ->
 
 
 def _unplanned(current: TableState, wanted: TableSpec) -> Iterator[str]:
-    """Of what a new table is made with; where nothing is wanted, whatever there is will do."""
+    """Name what a new table would get but no plan changes; where nothing is wanted, anything is accepted."""
     names = {column.name for column in current.columns}
     if wanted.sort and tuple(_spelled(sort, names) for sort in wanted.sort) != current.sort:
         yield f"the sort order [{', '.join(map(str, current.sort))}]"
     if wanted.identifier and {*wanted.identifier} != {*current.identifier}:
         yield f"the identifier [{', '.join(current.identifier)}]"
     there = {**current.properties, _FORMAT: str(current.format_version)}
-    yield from (f"the property {key}" for key, text in wanted.told.items() if there.get(key) != text)
+    yield from (f"the property {key}" for key, text in wanted.all_properties.items() if there.get(key) != text)
     if wanted.location and wanted.location.rstrip("/") != current.location.rstrip("/"):
         yield f"the location {current.location}"
 
 
 def _spelled(sort: Sort, names: Collection[str]) -> Sort:
-    """As a table's own sort order is; what is no term is a name."""
+    """Write the sort field as a table's own sort order has it; if it is no term, it is a column's name."""
     try:
         term = term_of(sort, names)
     except ValueError:
@@ -110,9 +110,9 @@ def _spelled(sort: Sort, names: Collection[str]) -> Sort:
 
 
 def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:
-    """Plan columns each below the path of a struct ("" is the table): what is missing, and what can't be added.
+    """Plan columns below the paths of structs ("" is the table): the missing ones, and why others can't be added.
 
-    Those that are there stay as they are, doc strings too: whoever added one first may have said in it what it is.
+    Existing columns stay as they are, and so do their doc strings, where whoever added one may have described it.
     """
     walk = Comparison(current, Contract(max_columns=None, max_depth=None))
     wanted: dict[str, list[Column]] = {}
@@ -137,7 +137,7 @@ def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tup
 
 
 def evolved(columns: Sequence[Column], changes: Iterable[Change]) -> tuple[Column, ...]:
-    """Give the columns as they will be: what `apply` makes of the table's. What is there is not added again."""
+    """Give the columns as `apply` will leave them; a column that exists is not added again."""
     changes = tuple(changes)
     added = [change for change in changes if isinstance(change, Add)]
     widened = {change.path: change.new for change in changes if isinstance(change, Widen)}

@@ -1,111 +1,109 @@
-"""Tables: looked up, and made when they are missing."""
+"""Tables: looked up, and created if they are missing."""
 
 from collections.abc import Iterator, Mapping
 
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.types import DoubleType, FloatType, StructType
 
-from catalog.attempts import patiently
-from catalog.commits import commit
-from catalog.commits import properties as updated
+from catalog.column_defaults import misfit
+from catalog.commit_loop import ProposedCommit, commit_loop
+from catalog.commits import properties_update
 from catalog.connection import Lake, identifier_of
-from catalog.defaults import misfit
-from catalog.errors import Conflict, Denied, NamespaceMissing, OutcomeUnknown, Refused, TableMissing, Unreachable
+from catalog.conversions import partition_spec_of, schema_of, sort_order_of
+from catalog.errors import Denied, NamespaceMissing, Refused, TableMissing, Unreachable
 from catalog.fields import columns_in, is_leaf, parts_of, struct_of
-from catalog.layouts import misfits, term_of, unfit
+from catalog.partitions import misfits, term_of, unfit
+from catalog.retries import LookAgain, look_until_settled
 from catalog.specs import TableSpec, TableState
-from catalog.states import partition_spec_of, schema_of, sort_order_of
 
 _FORMAT = "format-version"
-# What is needed for deletes by row, and what every engine reads.
+# The first with deletes of single rows, and every engine reads it.
 _FORMAT_VERSION = "2"
 A_VIEW = "is a view, and a table is needed; name another one"
 
 
-def load(lake: Lake, name: str) -> TableState:
-    """Give the table as it is now; TableMissing where there is none."""
-    return lake.state(name)
+def load(client: Lake, name: str) -> TableState:
+    """Give the table as it is now; raises TableMissing if there is none."""
+    return client.state(name)
 
 
-def load_for_engines(lake: Lake, name: str) -> TableState:
-    """Likewise, before an engine opens it; CodeRefused where it would load code that the table names."""
-    return lake.state_for_engines(name)
+def load_for_engines(client: Lake, name: str) -> TableState:
+    """Give the table before an engine opens it; raises CodeRefused if the engine would load code that it names."""
+    return client.state_for_engines(name)
 
 
-def create_table(lake: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
-    """Make the table, or give the one that is there, whatever its shape; many may do so at once.
+def create_table(client: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
+    """Create the table, or give the existing one, whatever its shape; several writers may do so at once.
 
-    Defaults, which pyiceberg gives no new table, are for the plan that comes next, as with a table that is there; those
-    that no plan could give it are Refused.
-    Refused where it can't be as it is declared, or where a view has its name; without `create` a missing one is
-    TableMissing.
+    pyiceberg gives a new table no defaults: like those of an existing table, they are for the next plan.
+    Raises Refused for defaults that no plan could give it, for a table that can't be as it is declared,
+    and for the name of a view. Without `create` a missing table raises TableMissing.
     """
-    for last in patiently():
+
+    def look() -> TableState:
         try:
-            return load(lake, spec.name)
+            return load(client, spec.name)
         except TableMissing:
             if not create:
                 said = f"there is no table {spec.name}, and it may not be made: make it, or allow it"
                 raise TableMissing(said) from None
         try:
-            _create(lake, spec)
-        except Unreachable:
-            # The request may have been heard, or have met another's: what is there now decides.
-            if last:
-                raise
-    return load(lake, spec.name)
-
-
-def names_in(lake: Lake, namespace: str) -> list[str]:
-    """Give the names of the tables in a namespace."""
-    with lake.calling(f"listing the tables of {namespace}"):
-        return [".".join(found) for found in lake.pyiceberg.list_tables(tuple(namespace.split(".")))]
-
-
-def set_properties(lake: Lake, name: str, properties: Mapping[str, str]) -> TableState:
-    """Set these properties of a table, and leave the others as they are."""
-    for last in patiently():
-        table = lake.table(name)
+            _create(client, spec)
+        except Unreachable as silence:
+            # The request may have been heard, or another writer's may have come first: the next look tells.
+            raise LookAgain(silence) from silence
         try:
-            return commit(lake, table, "setting properties", (), updated(properties))
-        except (Conflict, OutcomeUnknown):
-            # To set them twice is to set them once.
-            if last:
-                raise
-    raise AssertionError
+            return load(client, spec.name)
+        except TableMissing as missing:
+            # A replica of the catalog may not have heard of it yet.
+            raise LookAgain(missing) from missing
+
+    return look_until_settled(look)
 
 
-def is_view(lake: Lake, name: str) -> bool:
-    """Whether a view has that name; False also where the catalog knows no views, or shows us none."""
+def names_in(client: Lake, namespace: str) -> list[str]:
+    """Give the names of the tables in a namespace."""
+    with client.calling(f"listing the tables of {namespace}"):
+        return [".".join(found) for found in client.pyiceberg.list_tables(tuple(namespace.split(".")))]
+
+
+def set_properties(client: Lake, name: str, properties: Mapping[str, str]) -> TableState:
+    """Set these properties of a table, and leave the others as they are."""
+    # To set them twice is to set them once, so no try has to be found again.
+    return commit_loop(client, name, "setting properties", lambda *_: ProposedCommit((), properties_update(properties)))
+
+
+def is_view(client: Lake, name: str) -> bool:
+    """Whether a view has that name; False also if the catalog knows no views, or shows us none."""
     try:
-        with lake.calling(f"looking for a view {name}"):
-            return lake.pyiceberg.view_exists(identifier_of(name))
+        with client.calling(f"looking for a view {name}"):
+            return client.pyiceberg.view_exists(identifier_of(name))
     except (Denied, NamespaceMissing, Refused):
         return False
 
 
-def _create(lake: Lake, spec: TableSpec) -> None:
+def _create(client: Lake, spec: TableSpec) -> None:
     identifier = identifier_of(spec.name)
-    with lake.calling(f"creating table {spec.name}"):
+    with client.calling(f"creating table {spec.name}"):
         if problem := next(_problems(spec), None):
             raise Refused(f"creating table {spec.name}: {problem}")
         schema = schema_of(spec)
         try:
-            lake.pyiceberg.create_table(
+            client.pyiceberg.create_table(
                 identifier,
                 schema,
                 location=spec.location,
                 partition_spec=partition_spec_of(spec, schema),
                 sort_order=sort_order_of(spec, schema),
-                properties={_FORMAT: _FORMAT_VERSION, **spec.told},
+                properties={_FORMAT: _FORMAT_VERSION, **spec.all_properties},
             )
         except TableAlreadyExistsError:
-            if is_view(lake, spec.name):
+            if is_view(client, spec.name):
                 raise Refused(f"{spec.name} {A_VIEW}") from None
 
 
 def _problems(spec: TableSpec) -> Iterator[str]:
-    """Say what of it no catalog would take, or what nobody could use."""
+    """Say which parts of the table no catalog would take, or nobody could use."""
     row = struct_of(spec.columns)
     yield from _of_columns(row)
     yield from misfits(spec.partitions or (), row)
@@ -131,9 +129,7 @@ def _of_columns(row: StructType) -> Iterator[str]:
     for path, kind in parts_of(row, ()):
         whose = f"the struct {'.'.join(path)}" if path else "the table"
         names = [each.name for each in kind.fields] if isinstance(kind, StructType) else []
-        yield from (
-            f"the column {'.'.join((*path, name))} is there twice" for name in {*names} if names.count(name) > 1
-        )
+        yield from (f"the column {'.'.join((*path, name))} appears twice" for name in {*names} if names.count(name) > 1)
         if "" in names:
             yield f"a column of {whose} has no name: give it one"
         if path and kind == StructType():

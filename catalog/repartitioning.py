@@ -1,8 +1,8 @@
-"""A table's next layout: what is dropped and added, and which ids and names its fields have.
+"""Makes a table's next layout: which partition fields are dropped and added, and their ids and names.
 
-What is there, or comes back, has the id that it had. pyiceberg's own way refuses to what is added the name of what is
-dropped with it; here each field finds a name that no other one has or had, for who reads the files of all layouts at
-once finds fields by name.
+A field that stays or comes back keeps its id. pyiceberg's own update does not let a new field take the name of one that
+is dropped with it. Here each field gets a name that no other one has or had: engines that read files of several layouts
+at once find fields by name.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import parse_transform
 
 from catalog.commits import Requirements, Updates
-from catalog.layouts import VOID, key_of, named
+from catalog.conversions import FIRST_PARTITION_ID, field_of, partition_of
+from catalog.partitions import VOID, key_of, named
 from catalog.specs import Partition
-from catalog.states import FIRST_PARTITION_ID, field_of, partition_of
 
 _LAST_ADDED = -1
-_KEEPS_ALL = 1  # the format in which a field that is dropped stays behind as a void one, for good
+_KEEPS_ALL = 1  # in this format version a dropped field stays as a void one for good
 
 
 def repartition(metadata: TableMetadata, wanted: Sequence[Partition]) -> tuple[Requirements, Updates]:
-    """Give what makes it the table's layout; one that the table had before is that one again."""
+    """Give what makes these fields the table's layout; if the table had such a layout before, it is used again."""
     specs, fields = metadata.specs(), _fields(metadata, wanted)
     known = next((number for number, spec in specs.items() if spec.fields == fields), None)
     new = AddPartitionSpecUpdate(spec=PartitionSpec(*fields, spec_id=max(specs) + 1))
@@ -58,7 +58,7 @@ def _fields(metadata: TableMetadata, wanted: Sequence[Partition]) -> tuple[Parti
     columns, living = index_by_name(schema), [*(each for each, _ in kept), *added.values()]
     living = named(living, columns, {each.called for each, _ in past}, keeps)
     used = {each.called for each in living}
-    # They give way: which name a field has says the latest layout that has it.
+    # Void fields give way: a field's name is that in the latest layout that has it.
     voids = [Partition(each.column, VOID, None if each.called in used else each.called) for each, _ in gone]
 
     had = {(key_of(each), each.called): field.field_id for each, field in past}

@@ -1,11 +1,11 @@
-"""Rows changed where they are: the files that hold them are written anew, and exchanged for the old ones in one commit.
+"""Changes rows of a table: files that hold them are rewritten, and replace the old ones in one commit.
 
-Like any maintenance this may be done while others write: the commit requires that main is where it was looked at, and
-where it is not, what has been written serves again for every file that is still there as it was.
+Others may write to the table meanwhile. The commit requires main to be where it was seen. If it is not, every rewritten
+file is used again as long as the file that it replaces is still in the table, unchanged.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
@@ -13,134 +13,138 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
-from catalog.attempts import patiently
-from catalog.commits import check_writable, commit, still
+from catalog.commit_loop import ProposedCommit, commit_loop
+from catalog.commits import MAIN, check_writable, ref_is_at
 from catalog.connection import Lake
-from catalog.errors import Conflict, OutcomeUnknown, Refused
-from catalog.main_only import Decide
-from catalog.rows import read_rows, write_rows
+from catalog.data_files import read_rows, write_rows
+from catalog.direct_commits import Decide
+from catalog.errors import Refused
+from catalog.pyiceberg_internals import uncommitted_snapshot
+from catalog.retries import MANY
 from catalog.specs import TableState
-from catalog.staging import TRIES
-from catalog.states import state_of
-
-_MAIN = "main"
 
 RowChange = Callable[[pa.Table], tuple[pa.Table, int] | None]
-"""Given all live rows of a file, the same rows in the same columns, and how many of them are other ones now; None where
-nothing has to be changed."""
+"""Gets all live rows of a file, and returns them in the same columns with the number of those that it changed.
+
+None if nothing has to be changed.
+"""
 
 
-def rewrite_rows(lake: Lake, name: str, column: str, change: RowChange, decide: Decide) -> tuple[TableState, int]:
-    """Change rows in those files that hold any value in the column, and count them; a file at a time is in memory.
+def rewrite_rows(client: Lake, name: str, column: str, change: RowChange, decide: Decide) -> tuple[TableState, int]:
+    """Change rows in the files that hold any value in the column, and count them; one file at a time is in memory.
 
-    `decide` is asked before each attempt for the summary of the commit; what it raises is the end. The commit is sent
-    again where others have moved main, unless all that was to be changed has been.
+    `decide` gives the summary before each try; what it raises ends the tries. If others have moved main, the commit is
+    built again, unless all rows that had to be changed have been.
     """
     what = f"changing rows of table {name}"
-    done: dict[tuple[object, ...], _New | None] = {}
-    ours: dict[int, list[_New]] = {}  # snapshot: the files that it brings
-    for last in patiently(TRIES):
-        table = lake.table(name)
-        check_writable(table)
-        state = state_of(table)
-        with lake.calling(what):
-            tasks = _tasks(table)
-        if (heard := _heard(ours, state, tasks)) is not None:
-            return state, _rows(heard)
-        with lake.calling(what):
-            exchanged = _exchanged(table, tasks, column, change, done)
-        if not exchanged:
-            return state, 0
-        summary = decide(state)
-        with lake.calling(what):
-            producer = table.transaction().update_snapshot(dict(summary), branch=_MAIN).overwrite()
-            for old, new in exchanged:
-                producer.delete_data_file(old)
-                producer.append_data_file(new.file)
-            updates, requirements = producer._commit()  # noqa: SLF001 - the public way commits by itself, and repeats
-        # Of the files that this commit exchanges: what was written for a refused one may not be among them.
-        files = ours[producer.snapshot_id] = [new for _, new in exchanged]
-        try:
-            return commit(lake, table, what, (*requirements, still(_MAIN, state.main)), updates), _rows(files)
-        except (Conflict, OutcomeUnknown):
-            # The next look tells, also whether ours was heard without an answer.
-            if last:
-                raise
-    raise AssertionError
-
-
-def rows_with(lake: Lake, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
-    """Give some columns of the rows that hold a value in one of them, file by file; others are not opened."""
-    table, what = lake.table(name), f"reading table {name}"
-    with lake.calling(what):
-        schema, tasks = table.schema().select(*columns), _tasks(table)
-    for task in tasks:
-        with lake.calling(what):
-            if not _holds(table, task, holding):
-                continue
-            found = read_rows(table, task, schema)
-        yield found.filter(found[holding].is_valid())
+    rewriting = _Rewriting(client, what, column, change, decide)
+    state = commit_loop(client, name, what, rewriting.attempt, rewriting.landed, tries=MANY)
+    return state, rewriting.changed
 
 
 @dataclass(frozen=True)
-class _New:
+class _NewFile:
     """A file in the place of another one, and how many of its rows were changed."""
 
     file: DataFile
     rows: int
 
 
-def _heard(ours: dict[int, list[_New]], state: TableState, tasks: Iterable[FileScanTask]) -> list[_New] | None:
-    """What the attempt brought that took effect; its files tell, too, where others have expired its snapshot."""
-    history, live = {each.id for each in state.ancestors()}, {task.file.file_path for task in tasks}
-    return next(
-        (
-            files
-            for snapshot, files in reversed(ours.items())
-            if snapshot in history or live.issuperset(new.file.file_path for new in files)
-        ),
-        None,
-    )
+@dataclass
+class _Rewriting:
+    client: Lake
+    what: str
+    column: str
+    change: RowChange
+    decide: Decide
+    changed: int = 0
+    # A file is rewritten once, however often the commit is refused; None if nothing in it has to be changed.
+    _rewritten: dict[tuple[object, ...], _NewFile | None] = field(default_factory=dict)
+    _tried: dict[int, list[_NewFile]] = field(default_factory=dict)  # by snapshot, the files that it brings
+
+    def landed(self, state: TableState, ours: Collection[int]) -> bool:
+        history = {each.id for each in state.ancestors()}
+        found = next((snapshot for snapshot in reversed([*ours]) if snapshot in history), None)
+        if found is not None:
+            self.changed = _count(self._tried[found])
+        return found is not None
+
+    def attempt(self, table: Table, state: TableState) -> ProposedCommit | None:
+        check_writable(table)
+        with self.client.calling(self.what):
+            tasks = _tasks(table)
+        if (files := self._landed_and_expired(tasks)) is not None:
+            self.changed = _count(files)
+            return None
+        with self.client.calling(self.what):
+            exchanged = self._exchanged(table, tasks)
+        if not exchanged:
+            self.changed = 0
+            return None
+        summary = self.decide(state)
+        with self.client.calling(self.what):
+            producer = table.transaction().update_snapshot(dict(summary), branch=MAIN).overwrite()
+            for old, new in exchanged:
+                producer.delete_data_file(old)
+                producer.append_data_file(new.file)
+            updates, requirements = uncommitted_snapshot(producer)
+        # Only the files of this commit: those that were written for a refused one may not be among them.
+        files = self._tried[producer.snapshot_id] = [new for _, new in exchanged]
+        self.changed = _count(files)
+        return ProposedCommit((*requirements, ref_is_at(MAIN, state.main)), updates, producer.snapshot_id)
+
+    def _landed_and_expired(self, tasks: Iterable[FileScanTask]) -> list[_NewFile] | None:
+        """Find the try that took effect by its files, in case others have expired its snapshot since."""
+        live = {task.file.file_path for task in tasks}
+        tried = reversed(self._tried.values())
+        return next((files for files in tried if live.issuperset(new.file.file_path for new in files)), None)
+
+    def _exchanged(self, table: Table, tasks: Iterable[FileScanTask]) -> list[tuple[DataFile, _NewFile]]:
+        found = []
+        for task in tasks:
+            old = task.file
+            deletes = frozenset(each.file_path for each in task.delete_files)
+            key = (old.file_path, deletes, table.metadata.current_schema_id, table.spec().spec_id)
+            if key not in self._rewritten:
+                holds = _may_hold(table, task, self.column)
+                self._rewritten[key] = _rewritten(table, task, self.change) if holds else None
+            if (new := self._rewritten[key]) is not None:
+                found.append((old, new))
+        return found
 
 
-def _rows(files: Iterable[_New]) -> int:
-    return sum(new.rows for new in files)
-
-
-def _exchanged(
-    table: Table,
-    tasks: Iterable[FileScanTask],
-    column: str,
-    change: RowChange,
-    done: dict[tuple[object, ...], _New | None],
-) -> list[tuple[DataFile, _New]]:
-    found = []
+def rows_with(client: Lake, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
+    """Give some columns of the rows that hold a value in one of them, file by file; skips files without such rows."""
+    table, what = client.table(name), f"reading table {name}"
+    with client.calling(what):
+        schema, tasks = table.schema().select(*columns), _tasks(table)
     for task in tasks:
-        old = task.file
-        deletes = frozenset(each.file_path for each in task.delete_files)
-        key = (old.file_path, deletes, table.metadata.current_schema_id, table.spec().spec_id)
-        if key not in done:
-            done[key] = _written(table, task, change) if _holds(table, task, column) else None
-        if (new := done[key]) is not None:
-            found.append((old, new))
-    return found
+        with client.calling(what):
+            if not _may_hold(table, task, holding):
+                continue
+            found = read_rows(table, task, schema)
+        yield found.filter(found[holding].is_valid())
+
+
+def _count(files: Iterable[_NewFile]) -> int:
+    return sum(new.rows for new in files)
 
 
 def _tasks(table: Table) -> list[FileScanTask]:
     return [*table.scan().plan_files()] if table.current_snapshot() else []
 
 
-def _holds(table: Table, task: FileScanTask, column: str) -> bool:
-    """Whether a value of the column may be in there, by what the manifest says, or else the file."""
+def _may_hold(table: Table, task: FileScanTask, column: str) -> bool:
+    """Whether the file may hold a value of the column, by its manifest, or else by its rows."""
     nulls = (task.file.null_value_counts or {}).get(table.schema().find_field(column).field_id)
     if nulls is not None:
         return bool(nulls < task.file.record_count)
-    # Of a table with more than a hundred columns Iceberg's writers count those in front only.
+    # In a table of more than a hundred columns, Iceberg's writers count nulls of the first ones only.
     found = read_rows(table, task, table.schema().select(column))[column]
     return bool(found.null_count < len(found))
 
 
-def _written(table: Table, task: FileScanTask, change: RowChange) -> _New | None:
+def _rewritten(table: Table, task: FileScanTask, change: RowChange) -> _NewFile | None:
     if task.file.spec_id != table.spec().spec_id:
         raise Refused(
             f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"
@@ -149,13 +153,13 @@ def _written(table: Table, task: FileScanTask, change: RowChange) -> _New | None
     if changed is None:
         return None
     rows, count = changed
-    place = None if table.spec().is_unpartitioned() else _Partition(task.file.partition, table, table.schema())
-    return _New(write_rows(table, rows, place), count)
+    partition = None if table.spec().is_unpartitioned() else _SamePartition(task.file.partition, table, table.schema())
+    return _NewFile(write_rows(table, rows, partition), count)
 
 
 @dataclass(frozen=True)
-class _Partition:
-    """Where a file was before, whatever its partition is taken of."""
+class _SamePartition:
+    """The partition of the file that is replaced; the changed rows stay in it, whatever it is computed from."""
 
     partition: Record
     table: Table

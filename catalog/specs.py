@@ -1,4 +1,4 @@
-"""What is declared about a table and what is found of it: plain values, no pyiceberg."""
+"""Tables as they are declared and as they are found: plain values without pyiceberg."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,16 @@ _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
 _UNDERSTOOD = "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
 _HIDDEN = "***"
-# Words within the keys of properties whose values are secrets; who knows of more hands over a longer list.
+# Keys of properties whose values are secrets; whoever knows more of them hands over a longer list.
 HIDDEN_KEYS = r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Where a REST catalog is and how to be let in; shows neither token nor the properties' values."""
+    """Where a REST catalog is and how to get in; its repr shows neither the token nor the properties' values.
+
+    Error messages hide the values of all properties whose keys match `hidden_keys`.
+    """
 
     uri: str
     warehouse: str | None = None
@@ -31,7 +34,7 @@ class Connection:
     hidden_keys: str = field(default=HIDDEN_KEYS, repr=False)  # a regular expression
 
     def __repr__(self) -> str:
-        # A URI may carry user and password, and any property may be a credential.
+        # A URI may hold a user and a password, and any property may be a credential.
         uri = re.sub(r"(?<=://)[^/@]+@", f"{_HIDDEN}@", self.uri)
         properties = dict.fromkeys(self.properties, _HIDDEN)
         return f"Connection(uri={uri!r}, warehouse={self.warehouse!r}, properties={properties!r})"
@@ -44,8 +47,8 @@ Default = bool | int | float | str
 class Column:
     """A column; `type` is Iceberg's text, such as `long` or `struct<lat: double, tags: list<string>>`.
 
-    `default`: what writers put where they have no value, and what readers see in rows from before the column was added.
-    It wants a table of format 3, and a type whose values are numbers, truths or text. None asks for no change.
+    Writers put `default` where they have no value, and readers see it in rows from before the column was added. It
+    needs a table of format 3, and a type whose values are numbers, booleans or text. None asks for no change.
     """
 
     name: str
@@ -65,7 +68,7 @@ class Partition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `location`, `day(event_time)` or `bucket(16, id) as shard`; an odd name stands in double quotes."""
+        """Read `location`, `day(event_time)` or `bucket(16, id) as shard`; odd names are in double quotes."""
         named = _NAMED.fullmatch(text.strip())
         term, name = (named["term"], _out_of_quotes(named["name"])) if named else (text.strip(), None)
         column, transform = _parsed_term(term)
@@ -73,13 +76,13 @@ class Partition:
 
     @property
     def usual_name(self) -> str:
-        """What Iceberg's own builder and Spark's CREATE TABLE name it."""
+        """The name that Iceberg's own builder and Spark's CREATE TABLE give it."""
         function = self.transform.partition("[")[0]
         return self.column + _SUFFIXES.get(function, f"_{function}")
 
     @property
     def called(self) -> str:
-        """Its name in a table that has it."""
+        """The name that it has in a table."""
         return self.usual_name if self.name is None else self.name
 
     def __str__(self) -> str:
@@ -105,7 +108,7 @@ def _parsed_term(text: str) -> tuple[str, str]:
             raise ValueError(f"{text!r} is no partition field: {_UNDERSTOOD}")
         return text, "identity"
     function = found["function"].lower()
-    # Spark says days(ts) where Iceberg says day(ts).
+    # Spark writes days(ts) for what Iceberg calls day(ts).
     function = function.removesuffix("s") if function.removesuffix("s") in _PLAIN else function
     if function in _PLAIN and found["number"] is None:
         return found["column"], function
@@ -116,7 +119,7 @@ def _parsed_term(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Sort:
-    """A sort field; `column` may also be a term such as `day(event_time)`, where no column has that name."""
+    """A sort field; `column` may also be a term such as `day(event_time)`, if no column has that name."""
 
     column: str
     descending: bool = False
@@ -141,16 +144,16 @@ class TableSpec:
 
     name: str
     columns: tuple[Column, ...]
-    partitions: tuple[Partition, ...] | None = None  # None: whatever there is, and none for a new table
+    partitions: tuple[Partition, ...] | None = None  # None: an existing table keeps its own, a new one gets none
     sort: tuple[Sort, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
-    identifier: tuple[str, ...] = ()  # dotted paths of what tells rows apart: required, and not a fraction
-    location: str | None = None  # None: where the catalog says
+    identifier: tuple[str, ...] = ()  # dotted paths of the columns that tell rows apart: required, no floats
+    location: str | None = None  # None: the catalog chooses
     doc: str | None = None
 
     @property
-    def told(self) -> Mapping[str, str]:
-        """Give the properties, the doc among them where Spark and others keep what a person says of a table."""
+    def all_properties(self) -> Mapping[str, str]:
+        """Give the properties with the doc among them, as `comment`, where Spark and others keep it."""
         return {**({"comment": self.doc} if self.doc else {}), **self.properties}
 
 
@@ -167,7 +170,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Staged:
-    """A snapshot that waits on a branch, and the head of main that it was built upon."""
+    """A snapshot that waits for its publication, and the head of main that it was built upon."""
 
     snapshot: int
     parent: int | None
@@ -190,21 +193,21 @@ class TableState:
     snapshots: Mapping[int, Snapshot]
     metadata_location: str
     identifier: tuple[str, ...] = ()
-    former: tuple[Partition, ...] = ()  # partition fields of other layouts than the present one
+    former: tuple[Partition, ...] = ()  # partition fields of earlier layouts
 
     @property
     def partition_names(self) -> frozenset[str]:
-        """Names that no new column can have: of all partition fields, but for those named as their own column."""
+        """Names that no new column can have: those of partition fields, unless named as their own column."""
         fields = (*self.partitions, *self.former)
         return frozenset(each.called for each in fields if each.called != each.column)
 
     @property
     def main(self) -> int | None:
-        """Give the head of main; None before the first commit."""
+        """The head of main; None before the first commit."""
         return self.refs.get("main")
 
     def ancestors(self, ref: str = "main") -> Iterator[Snapshot]:
-        """Walk back from the ref's head, newest first, until the first commit or where history was pruned."""
+        """Walk back from the ref's head, newest first, to the first commit or to where history was expired."""
         return self.lineage(self.refs.get(ref))
 
     def lineage(self, snapshot: int | None) -> Iterator[Snapshot]:
@@ -214,17 +217,17 @@ class TableState:
             snapshot = found.parent
 
     def history_complete(self, ref: str = "main") -> bool:
-        """Tell whether the walk reaches the first commit; False where a parent has been expired."""
+        """Whether the walk reaches the first commit; False if a parent has been expired."""
         walked = list(self.ancestors(ref))
         return walked[-1].parent is None if walked else ref not in self.refs
 
     def contains(self, snapshot: int, ref: str = "main") -> bool | None:
-        """Tell whether the ref's history holds the snapshot; None where too much was pruned to tell."""
+        """Whether the ref's history holds the snapshot; None if too much was expired to tell."""
         sought = self.snapshots.get(snapshot)
         for ancestor in self.ancestors(ref):
             if ancestor.id == snapshot:
                 return True
-            # Sequence numbers only grow along a history: nothing older can descend from the sought.
+            # Sequence numbers only grow along a history, so nothing older can descend from the snapshot.
             if sought and ancestor.sequence < sought.sequence:
                 return False
         return False if self.history_complete(ref) else None

@@ -1,6 +1,6 @@
 """Types as text and back: `list<struct<lat: required double "north", "odd name": map<string, long>>>`.
 
-Nested fields are optional where they are not said to be required; the text behind a field's type is its doc string.
+Nested fields are optional unless the text says `required`. The quoted text behind a field's type is its doc string.
 Ids are numbered from 1; a catalog assigns its own when it takes the type.
 """
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 )
 _WORD = re.compile(r"\w+")
 _REQUIRED = "required"
-# What others call a type, for whoever writes it so.
+# Other systems' names for these types, for a hint in the error.
 _ELSEWHERE = {
     **dict.fromkeys(["bigint", "int64"], "long"),
     **dict.fromkeys(["integer", "smallint", "tinyint", "int32"], "int"),
@@ -38,7 +38,7 @@ _PRIMITIVE: TypeAdapter[IcebergType] = TypeAdapter(IcebergType)
 
 
 def parse_type(text: str) -> IcebergType:
-    """Read a type's text; a ValueError names what was not understood."""
+    """Read a type from its text; a ValueError names what was not understood."""
     reader = _Reader(text)
     parsed = reader.type()
     reader.end()
@@ -46,7 +46,7 @@ def parse_type(text: str) -> IcebergType:
 
 
 def type_text(iceberg_type: IcebergType, *, bare: bool = False) -> str:
-    """Write a type as the text that `parse_type` reads; bare: without what is required and without doc strings."""
+    """Write a type as the text that `parse_type` reads; `bare` leaves out `required` and doc strings."""
 
     def part(field: NestedField) -> str:
         return f"{'required ' if field.required and not bare else ''}{type_text(field.field_type, bare=bare)}"
@@ -63,7 +63,7 @@ def type_text(iceberg_type: IcebergType, *, bare: bool = False) -> str:
         case MapType():
             return f"map<{type_text(iceberg_type.key_type, bare=bare)}, {part(iceberg_type.value_field)}>"
         case _:
-            # pyiceberg puts a space into decimal(10, 2), and so do few others.
+            # pyiceberg writes decimal(10, 2) with a space, unlike most others.
             text = str(iceberg_type)
             return text.replace(", ", ",") if text.startswith("decimal") else text
 
@@ -74,14 +74,14 @@ def canonical(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Give the type alone: without what is required within it and without doc strings; as it is, if it has none."""
+    """Leave `required` and doc strings out of a type's text; a text without any is returned unchanged."""
     parsed = parse_type(text)
     alone = type_text(parsed, bare=True)
     return text if alone == type_text(parsed) else alone
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Give a struct's fields with their types; of any other type none."""
+    """Give a struct's fields with their types; any other type has none."""
     parsed = parse_type(text)
     fields = parsed.fields if isinstance(parsed, StructType) else ()
     return {each.name: type_text(each.field_type, bare=True) for each in fields}
@@ -105,7 +105,7 @@ def _out_of_quotes(text: str) -> str:
 
 
 class _Reader:
-    """One pass over one text, from left to right."""
+    """Reads one text from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._ids = text, 0, count(1)

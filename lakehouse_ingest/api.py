@@ -6,7 +6,7 @@ from threading import Event
 
 from lakehouse_ingest.environment.jars import jars_folder_from
 from lakehouse_ingest.environment.proxies import reach_this_machine
-from lakehouse_ingest.operations.status import Found, look
+from lakehouse_ingest.operations.status import StreamStatus, look
 from lakehouse_ingest.operations.verify.streams import Verified, prove
 from lakehouse_ingest.pipeline.assembly import foreseen, opened
 from lakehouse_ingest.pipeline.dry_run import Foresight
@@ -16,8 +16,8 @@ from lakehouse_ingest.stages.transforms import Transform, set_aside
 
 __all__ = [
     "Foresight",
-    "Found",
     "Settings",
+    "StreamStatus",
     "Transform",
     "Verified",
     "load_settings",
@@ -67,7 +67,7 @@ def plan(
     return foreseen(settings, RunOptions(sample=sample, accept_changes=accept_changes, transform=transform, jars=jars))
 
 
-def status(settings: Settings, *, jars: Path | None = None) -> list[Found]:
+def status(settings: Settings, *, jars: Path | None = None) -> list[StreamStatus]:
     """What the tables know of each stream."""
     reach_this_machine()
     return look(settings, jars or jars_folder_from(os.environ))

@@ -1,8 +1,8 @@
-"""The catalogue of everything that is measured: what is not in it can't be recorded.
+"""The list of everything that is measured. What is not in it cannot be recorded.
 
-Names follow OpenTelemetry: dotted, units apart, counts of things in the plural. An attribute is written as a
-bare word (`pipeline`) and leaves the process under our prefix (`lakehouse.pipeline`); a name with a dot in
-it (`error.type`) belongs to a public convention and leaves as it is.
+Names follow OpenTelemetry: dotted, units apart, counts of things in the plural. An attribute is written as a bare word
+(`pipeline`) and leaves the process under our prefix (`lakehouse.pipeline`). A name with a dot (`error.type`) belongs to
+a public convention and leaves as it is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +13,17 @@ from typing import Literal
 Kind = Literal["counter", "histogram", "gauge"]
 Values = Mapping[str, tuple[str, ...]]
 
-# The SDK's own boundaries are made for milliseconds. Freshness after an outage is counted in hours.
+# The SDK's own boundaries are meant for milliseconds. Freshness after an outage is counted in hours.
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600, 14400)
 
 
 class UnknownInstrument(LookupError):
-    """A programming error: the name, its kind, an attribute or its value isn't in the catalogue."""
+    """A programming error: the name, its kind, an attribute or its value is not in the catalogue."""
 
 
 @dataclass(frozen=True)
 class Instrument:
-    """`values`: of an attribute that has a closed list of them."""
+    """`values`: the closed list of an attribute that has one."""
 
     name: str
     kind: Kind
@@ -42,12 +42,12 @@ def _seconds(name: str, attributes: tuple[str, ...], meaning: str, values: Value
     return Instrument(name, "histogram", "s", attributes, meaning, SECONDS, values or {})
 
 
-# What keeps the values of an attribute few, where no closed list does. Beyond 2,000 series of one instrument the SDK
-# adds the rest up under `otel.metric.overflow`.
+# Where an attribute has no closed list, these words say what keeps its values few. Beyond 2,000 series of one
+# instrument the SDK adds the rest up under `otel.metric.overflow`.
 ATTRIBUTES: Mapping[str, str] = {
     "pipeline": "the pipeline's name, one a process",
     "stream": "name of the stream, one for each in the settings",
-    "table": "table with its namespace, at most `streams.max_tables` a stream, and the dead letters",
+    "table": "table with its namespace, at most `streams.max_tables` for each stream, and the dead-letter table",
     "topic": "topic that is read",
     "partition": "number of its partition",
     "outcome": "what became of it",
@@ -55,11 +55,11 @@ ATTRIBUTES: Mapping[str, str] = {
     "stage": "part of a batch",
     "event": "name of the log line",
     "phase": "part of one trigger, in Spark's words",
-    "process": "which of ours",
-    "kind": "what `verify` looks for, and `unknown`: what it could not tell",
+    "process": "which process of the pipeline",
+    "kind": "what `verify` looks for; `unknown`: what it could not decide",
     "cause": "class of the error",
     "error.type": "class of the error",
-    "signal": "what was to be delivered",
+    "signal": "what was to be sent",
 }
 
 STREAM = ("pipeline", "stream")
@@ -118,7 +118,7 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{batch}",
         (*STREAM, "outcome"),
-        "Batches; a failed one is begun again",
+        "Batches; a failed batch is run again",
         values={"outcome": ("landed", "failed")},
     ),
     Instrument(
@@ -126,10 +126,10 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{record}",
         (*STREAM, "table", "outcome", "reason"),
-        "Where records went; table for the landed, reason for the dead and the discarded",
+        "Records by outcome; landed ones have a table, dead and discarded ones a reason",
         values={"outcome": OUTCOMES, "reason": REASONS},
     ),
-    Instrument("lakehouse.received", "counter", "By", STREAM, "Size of the values of the records that were received"),
+    Instrument("lakehouse.received", "counter", "By", STREAM, "Size of the values of all records that were received"),
     Instrument(
         "lakehouse.errors", "counter", "{error}", ("pipeline", "error.type"), "Errors that ended a start of a stream"
     ),
@@ -138,7 +138,7 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{warning}",
         ("pipeline", "event"),
-        "Log lines that somebody should look at and no other metric counts; `spark`: what Spark has logged as an error",
+        "Log lines that somebody should look at and that no other metric counts; `spark`: what Spark has logged itself",
         values={"event": WARNINGS},
     ),
     Instrument(
@@ -146,7 +146,7 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{restart}",
         (*STREAM, "cause"),
-        "Streams started again after an error",
+        "Starts of a stream after an error",
     ),
     Instrument("lakehouse.running", "gauge", "", STREAM, "1 while the stream's query runs, else 0"),
     # -- time ---------------------------------------------------------------------------------------------
@@ -159,31 +159,37 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "gauge",
         "s",
         STREAM,
-        "How old the newest event time of the last batch was when it became visible; below 0: it lies ahead of us",
+        "Age of the newest event time of the last batch when the batch became visible; below 0: it lies in the future",
     ),
     Instrument(
-        "lakehouse.landed.timestamp", "gauge", "s", STREAM, "When the last batch had landed, in seconds since 1970"
+        "lakehouse.landed.timestamp", "gauge", "s", STREAM, "When the last batch was done, in seconds since 1970"
     ),
     # -- how far ------------------------------------------------------------------------------------------
     Instrument(
-        "lakehouse.lag", "gauge", "{record}", PARTITION, "Offsets between what has landed and the partition's end"
+        "lakehouse.lag", "gauge", "{record}", PARTITION, "Offsets between the complete ones and the partition's end"
     ),
     Instrument(
         "lakehouse.lag.time",
         "gauge",
         "s",
         STREAM,
-        "For how long the oldest record that has not landed has been waiting, at most",
+        "How long the oldest record that no table holds yet has waited, at most",
     ),
     Instrument(
         "lakehouse.uncommitted",
         "gauge",
         "{record}",
         PARTITION,
-        "Offsets from the last stable one to the high watermark: they wait for the end of a transaction that is open,"
-        " and are no part of the lag; 0 with `read_uncommitted`",
+        "Offsets from the last stable offset to the high watermark: they wait for the end of an open transaction, and"
+        " are not part of the lag; 0 with `read_uncommitted`",
     ),
-    Instrument("lakehouse.offset", "gauge", "{record}", PARTITION, "The next offset to land: all below it is done"),
+    Instrument(
+        "lakehouse.offset",
+        "gauge",
+        "{record}",
+        PARTITION,
+        "The first offset that is not complete yet",
+    ),
     # -- tables -------------------------------------------------------------------------------------------
     Instrument("lakehouse.files", "counter", "{file}", TABLE, "Data files added"),
     Instrument("lakehouse.written", "counter", "By", TABLE, "Size of the data files added"),
@@ -192,41 +198,41 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "counter",
         "{retry}",
         TABLE,
-        "Commits refused because another came first, staged again from the same files",
+        "Commits repeated, with the same files, because another commit came first",
     ),
     Instrument(
         "lakehouse.commit.reconciled",
         "counter",
         "{commit}",
         TABLE,
-        "Commits whose answer was lost, and that were found to have landed",
+        "Commits whose answer was lost, and that the table was found to hold",
     ),
     Instrument("lakehouse.schema.changes", "counter", "{change}", TABLE, "Schema changes of tables"),
     Instrument("lakehouse.snapshots.expired", "counter", "{snapshot}", TABLE, "Snapshots expired"),
-    Instrument("lakehouse.table.snapshots", "gauge", "{snapshot}", TABLE, "Snapshots of the table after a landing"),
-    Instrument("lakehouse.table.rows", "gauge", "{row}", TABLE, "Rows of the table after a landing"),
-    Instrument("lakehouse.table.files", "gauge", "{file}", TABLE, "Data files of the table after a landing"),
+    Instrument("lakehouse.table.snapshots", "gauge", "{snapshot}", TABLE, "Snapshots of the table after a batch"),
+    Instrument("lakehouse.table.rows", "gauge", "{row}", TABLE, "Rows of the table after a batch"),
+    Instrument("lakehouse.table.files", "gauge", "{file}", TABLE, "Data files of the table after a batch"),
     Instrument("lakehouse.table.size", "gauge", "By", TABLE, "Size of those files"),
     Instrument(
-        "lakehouse.table.partitions", "gauge", "{partition}", TABLE, "Partitions that the last landing has written to"
+        "lakehouse.table.partitions", "gauge", "{partition}", TABLE, "Partitions that the last batch has written to"
     ),
     Instrument(
         "lakehouse.table.metadata",
         "gauge",
         "By",
         TABLE,
-        "Size of the table's metadata file, which each reader loads first; looked at once a minute",
+        "Size of the table's metadata file, which each reader loads first; measured once a minute",
     ),
-    # -- the recount: pushed by `verify`, which comes and goes ---------------------------------------------
+    # -- pushed by `verify`, which ends soon ---------------------------------------------------------------
     Instrument(
         "lakehouse.verify.findings",
         "gauge",
         "{finding}",
         (*STREAM, "kind"),
-        "Findings of the last recount",
+        "Findings of the last `verify`",
         values={"kind": KINDS},
     ),
-    Instrument("lakehouse.verify.timestamp", "gauge", "s", STREAM, "When that was, in seconds since 1970"),
+    Instrument("lakehouse.verify.timestamp", "gauge", "s", STREAM, "When `verify` last ended, in seconds since 1970"),
     # -- Spark and the processes --------------------------------------------------------------------------
     Instrument(
         "lakehouse.spark.input.rate", "gauge", "{record}/s", STREAM, "Spark's inputRowsPerSecond of its last trigger"
@@ -236,14 +242,14 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
         "gauge",
         "{record}/s",
         STREAM,
-        "Spark's processedRowsPerSecond of its last trigger, in which we wait for the next batch to be due",
+        "Spark's processedRowsPerSecond of its last trigger, which includes our wait until the next batch is due",
     ),
     Instrument(
         "lakehouse.spark.phase.duration",
         "gauge",
         "s",
         (*STREAM, "phase"),
-        "Spark's durationMs of its last trigger; addBatch and triggerExecution hold that wait",
+        "Spark's durationMs of its last trigger; addBatch and triggerExecution include that wait",
     ),
     Instrument("lakehouse.process.cpu", "counter", "s", PROCESS, "Processor time used", values=PROCESSES),
     Instrument("lakehouse.process.memory", "gauge", "By", PROCESS, "Resident memory", values=PROCESSES),

@@ -1,4 +1,4 @@
-"""One shape for every line: ours from structlog, and py4j's, pyiceberg's and urllib3's by the same door.
+"""One shape for every log line: ours from structlog, and those of py4j, pyiceberg and urllib3.
 
 All lines go to stderr through one handler, with UTC time, level, the current span, and without secrets.
 """
@@ -12,17 +12,17 @@ import structlog
 from structlog.typing import Processor
 
 from telemetry.masking import masked, masked_text
-from telemetry.settings import Level, LogSettings
+from telemetry.settings import Level, LogOptions
 from telemetry.spans import current
 
-# Our lines pass at the level from the settings, everyone else's from WARNING on: two trees of loggers.
+# Two trees of loggers: our lines pass at the level of the settings, all others from WARNING on.
 OURS = "structlog"
 
 Event = MutableMapping[str, Any]
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Looks stderr up for every line, so that whoever replaces it gets the lines."""
+    """Looks stderr up for every line, so that a replaced stderr gets the lines."""
 
     @property
     def stream(self) -> TextIO:
@@ -55,12 +55,12 @@ def _where(logger: Any, _: str, event: Event) -> Event:
 
 
 def _rendered_without_secrets(_: Any, __: str, line: Any) -> str:
-    """The last net: a value that became text only when it was rendered."""
+    """For a value that became text only when the line was rendered."""
     return masked_text(str(line))
 
 
 def _spelled_out(_: Any, __: str, event: Event) -> Event:
-    """For a terminal, which obeys escapes, whoever wrote them. Stacks keep their lines; JSON spells all this anyway."""
+    """For a terminal, which obeys escapes from anybody. Stacks keep their lines; JSON spells escapes out anyway."""
     parted = ("exception", "stack")
     return {
         key: "\n".join(map(_visible, value.split("\n") if key in parted else [value]))
@@ -78,9 +78,9 @@ def _own_logger(*name: Any) -> logging.Logger:
     return logging.getLogger(".".join((OURS, *map(str, name[:1]))))
 
 
-def configure(settings: LogSettings | None = None) -> None:
-    """Takes over the process's logging; called once, at the edge."""
-    settings = settings or LogSettings()
+def configure(settings: LogOptions | None = None) -> None:
+    """Takes over the logging of the process. Call it once."""
+    settings = settings or LogOptions()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -92,7 +92,7 @@ def configure(settings: LogSettings | None = None) -> None:
         _without_secrets,
     ]
     structlog.configure(
-        # The level is asked for with each line: loggers that were bound before it changed obey it as well.
+        # The level is looked up with each line, so that loggers which were bound before it changed respect it too.
         processors=[
             structlog.stdlib.filter_by_level,
             *shared,
@@ -122,16 +122,16 @@ def configure(settings: LogSettings | None = None) -> None:
 
 
 def set_level(name: Level) -> None:
-    """From the next line on, also of loggers that are in use."""
+    """From the next line on, also for loggers that are in use."""
     level = logging.getLevelNamesMapping()[name.upper()]
     logging.getLogger().setLevel(max(level, logging.WARNING))
     logging.getLogger(OURS).setLevel(level)
 
 
-def _renderers(settings: LogSettings) -> list[Processor]:
+def _renderers(settings: LogOptions) -> list[Processor]:
     terminal = sys.stderr.isatty()
     if settings.format == "text" or (settings.format == "auto" and terminal):
-        # The pretty tracebacks show local variables, and with them secrets.
+        # Pretty tracebacks would show local variables, and with them secrets.
         text = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
         return [_spelled_out, text]
     return [structlog.processors.JSONRenderer()]

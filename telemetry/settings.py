@@ -1,4 +1,4 @@
-"""What a caller may choose; nothing here reads files or the environment."""
+"""What a caller may choose. Nothing here reads files or the environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True)
-class TelemetrySettings:
-    """Off unless asked for. What is None the OTEL_* variables decide, then a default.
+class TelemetryOptions:
+    """Off by default. For what is None, the OTEL_* variables decide, then a default.
 
-    `pull`: the metrics may be asked for by `Telemetry.scrape` as well, whatever the exporter does with them.
+    `pull`: the metrics can be had by `Telemetry.scrape` as well, whatever the exporter does with them.
     """
 
     traces: bool = False
@@ -39,7 +39,7 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True)
-class LogSettings:
+class LogOptions:
     """`auto`: text on a terminal, json elsewhere."""
 
     level: Level = "info"

@@ -1,4 +1,4 @@
-"""The span that a caller holds, and which one is the current one. Knows no SDK."""
+"""The span that a caller holds, and which span is the current one. Needs no SDK."""
 
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
@@ -6,7 +6,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Literal, ParamSpec, Self, TypeVar
 
-# By OpenTelemetry's words: work of our own, a call to somebody else's, messages that are processed.
+# OpenTelemetry's words: our own work, a call to another service, messages that are processed.
 Kind = Literal["internal", "client", "consumer"]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,16 +22,16 @@ class Span:
 
     @property
     def recorded(self) -> bool:
-        """Whether anybody will see it: what costs something to find out for it need not be found out otherwise."""
+        """Whether anybody will see it. If not, what is costly to find out need not be found out."""
         return False
 
     @property
     def traceparent(self) -> str:
-        """What W3C calls so, for links to it; nothing where nobody will see it."""
+        """As W3C defines it, for links to this span. Empty where nobody will see the span."""
         return ""
 
     def link(self, traceparent: str, /, **attributes: object) -> bool:  # noqa: ARG002  the recording one needs it
-        """To a span of another trace. Not to one that its own process did not keep: it would lead nowhere."""
+        """Links to a span of another trace. Returns False for a span that was not kept: the link would lead nowhere."""
         return False
 
     def set(self, **attributes: object) -> None:
@@ -55,12 +55,12 @@ def current() -> Span:
 
 
 def carried(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, to be run in another thread as a part of the span that is current here and now."""
+    """The function for another thread, where it runs as a part of the span that is current here."""
     here = copy_context()
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        # A context can be entered by one thread at a time only.
+        # Only one thread at a time can enter a context.
         return here.copy().run(function, *args, **kwargs)
 
     return run

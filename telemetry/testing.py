@@ -51,7 +51,7 @@ class Point:
     count: int = 1
 
 
-class Recorded:
+class Recording:
     def __init__(self, telemetry: Telemetry, spans: Any, reader: Any) -> None:
         self.telemetry = telemetry
         self._spans = spans
@@ -106,18 +106,18 @@ def _point(it: Any) -> Point:
 
 
 @contextmanager
-def recorded(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> Iterator[Recorded]:
+def recorded(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> Iterator[Recording]:
     """Traces and metrics on, kept in memory, nothing sent and no thread started. Needs the extra `otlp`."""
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415  an extra
-    from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: PLC0415
 
-    from telemetry.delivery import Outage  # noqa: PLC0415
-    from telemetry.live import SCOPE, LiveTelemetry  # noqa: PLC0415
+    from telemetry.guarded_export import Outage  # noqa: PLC0415
+    from telemetry.prometheus_text import PullReader  # noqa: PLC0415
+    from telemetry.sdk import SCOPE, LiveTelemetry  # noqa: PLC0415
 
-    spans, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    spans, reader = InMemorySpanExporter(), PullReader()
     tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([reader], shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(spans))
     telemetry = LiveTelemetry(
@@ -125,9 +125,10 @@ def recorded(instruments: Mapping[str, Instrument] = INSTRUMENTS) -> Iterator[Re
         meter=meters.get_meter(SCOPE),
         outage=Outage(log=None),
         instruments=instruments,
+        pulled=reader,
     )
     try:
-        yield Recorded(telemetry, spans, reader)
+        yield Recording(telemetry, spans, reader)
     finally:
         tracers.shutdown()
         meters.shutdown()

@@ -1,6 +1,6 @@
--- A database whose tables are those of the catalog, read as they are now: SELECT * FROM lake.`iot.sensors`
--- `<token>` is the catalog's, of the embedded one what `lakehouse-ingest catalog serve` prints.
--- `http://localhost:9000/lake` is the store's endpoint with the bucket of `catalog.warehouse`, s3://lake/… here.
+-- Creates a database with the tables of the catalog. Each query sees their current state: SELECT * FROM lake.`iot.sensors`
+-- `<token>` is the token of the catalog. `lakehouse-ingest catalog serve` prints that of the embedded one.
+-- `http://localhost:9000/lake` is the endpoint of the store with the bucket of `catalog.warehouse`, here s3://lake/….
 SET allow_experimental_database_iceberg = 1;
 
 CREATE DATABASE lake

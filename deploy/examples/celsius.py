@@ -1,8 +1,8 @@
-"""The API's worked example: readings come in Celsius or in Fahrenheit, and land in Celsius.
+"""A transform from Python: readings arrive in Celsius or in Fahrenheit, and are written in Celsius.
 
     python celsius.py pipeline.toml
 
-What has no unit that is known is set aside, with its record, among the dead letters.
+A reading with another unit goes to the dead-letter table, with its record.
 """
 
 import sys
@@ -22,4 +22,4 @@ def in_celsius(rows: DataFrame) -> DataFrame:
 
 if __name__ == "__main__":
     batches = run(load_settings(sys.argv[1]), transform=in_celsius, until_latest=True)
-    print(f"{batches} batches have landed")
+    print(f"{batches} batches committed")

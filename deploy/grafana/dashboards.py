@@ -1,6 +1,6 @@
-"""The dashboards, as a description: `python deploy/grafana/dashboards.py` writes what Grafana is given.
+"""Describes the Grafana dashboards; `python deploy/grafana/dashboards.py` writes their JSON files.
 
-A panel is a title, a unit and its queries, each with its legend. `@` in a query is the dashboard's choice of pipelines.
+A panel has a title, a unit and queries, each with its legend. `@` in a query stands for the chosen pipelines.
 """
 
 import json
@@ -16,18 +16,18 @@ STREAM, TABLE = "{{lakehouse_stream}}", "{{lakehouse_table}}"
 COLUMNS, HEIGHT = 24, 8
 
 Query = tuple[str, str]
-"""And the legend of what it finds."""
+"""A query and the legend of its series."""
 
 
 @dataclass(frozen=True)
 class Panel:
     title: str
-    unit: str  # Grafana's word for it
+    unit: str  # in Grafana's spelling
     queries: Sequence[Query]
     kind: str = "timeseries"  # or stat, bargauge, state-timeline
     width: int = 8
-    says: str = ""
-    limits: Sequence[tuple[float, str]] = ()  # from which value on which colour
+    says: str = ""  # the description that Grafana shows beside the title
+    limits: Sequence[tuple[float, str]] = ()  # the value from which a colour applies
     stacked: bool = False
 
 
@@ -79,9 +79,9 @@ def quantiles(metric: str, by: str, *shares: float) -> list[Query]:
 # -- the panels ---------------------------------------------------------------------------------------------
 
 
-def stat(title: str, unit: str, query: str, *limits: tuple[float, str]) -> Panel:
-    """One number; from which value on it has which colour."""
-    return Panel(title, unit, [(query, "")], "stat", 4, limits=limits)
+def stat(title: str, unit: str, query: str, *limits: tuple[float, str], says: str = "") -> Panel:
+    """One number, with the values from which each colour applies."""
+    return Panel(title, unit, [(query, "")], "stat", 4, says, limits)
 
 
 def lines(title: str, unit: str, *queries: Query, says: str = "", width: int = 8) -> Panel:
@@ -104,141 +104,258 @@ FRESHNESS, COMMITS = "lakehouse_freshness_seconds", "lakehouse_commit_duration_s
 STAGES = "lakehouse_stage_duration_seconds"
 
 OVERVIEW = [
-    stat("Streams that run", "short", "sum(lakehouse_running{@})"),
-    stat("Streams that do not", "short", "sum(1 - lakehouse_running{@})", (0, GOOD), (1, BAD)),
-    stat("Landed", "cps", f"sum({rate(LANDED)})"),
-    stat("Records that wait", "short", f"sum({WAIT})"),
-    stat("The oldest of them for", "s", f"max({WAIT_S})", (0, GOOD), (60, SOON), (300, BAD)),
-    stat("Dead letters", "short", DEAD_IN_RANGE, (0, GOOD), (1, SOON)),
-    heaps("Records by what became of them", "cps", total("lakehouse_outcome", rate(ALL)), width=12),
+    stat("Streams running", "short", "sum(lakehouse_running{@})", says="Streams whose Spark query is running"),
+    stat(
+        "Streams not running",
+        "short",
+        "sum(1 - lakehouse_running{@})",
+        (0, GOOD),
+        (1, BAD),
+        says="They wait for a retry, have failed, or have ended. /ready gives the reason",
+    ),
+    stat("Rows written", "cps", f"sum({rate(LANDED)})", says="Per second, over all tables"),
+    stat("Records waiting", "short", f"sum({WAIT})", says="In the source, and in no table yet"),
+    stat(
+        "Oldest waiting record (age)",
+        "s",
+        f"max({WAIT_S})",
+        (0, GOOD),
+        (60, SOON),
+        (300, BAD),
+        says="An upper bound. Compare it with the retention of the topic",
+    ),
+    stat("Dead-letter records", "short", DEAD_IN_RANGE, (0, GOOD), (1, SOON), says="Over the shown time"),
+    heaps("Records by outcome", "cps", total("lakehouse_outcome", rate(ALL)), width=12),
     lines(
-        "Freshness: from the broker to visible",
+        "Freshness: broker to visible row",
         "s",
         *quantiles(FRESHNESS, "lakehouse_stream", 0.5, 0.95),
-        says="Of the oldest record of each batch, by the broker's time",
+        says="Age of the oldest record of a batch when its row became visible, by the broker's clock",
         width=12,
     ),
-    lines("Records that wait", "short", total("lakehouse_stream", WAIT)),
+    lines("Records waiting", "short", total("lakehouse_stream", WAIT), says="In the source, and in no table yet"),
     lines(
-        "Since the last landing",
+        "Time since the last batch",
         "s",
         each("time() - lakehouse_landed_timestamp_seconds{@}"),
-        says="Grows as well while there is nothing to land",
+        says="Also grows while there is nothing to read",
     ),
-    lines("Batches a minute", "short", total("lakehouse_outcome", f"60 * {rate('lakehouse_batches_total{@}')}")),
-    Panel("Streams", "short", [each("lakehouse_running{@}")], "state-timeline", says="1: its query runs"),
-    lines("Errors", "short", total("error_type", increase("lakehouse_errors_total{@}"))),
-    lines("Streams begun again", "short", total("lakehouse_cause", increase("lakehouse_restarts_total{@}"))),
+    lines(
+        "Batches per minute",
+        "short",
+        total("lakehouse_outcome", f"60 * {rate('lakehouse_batches_total{@}')}"),
+        says="A failed batch is retried, and no record is lost",
+    ),
+    Panel(
+        "Streams running",
+        "short",
+        [each("lakehouse_running{@}")],
+        "state-timeline",
+        says="1: the stream's Spark query is running",
+    ),
+    lines(
+        "Errors",
+        "short",
+        total("error_type", increase("lakehouse_errors_total{@}")),
+        says="Errors that ended a start of a stream, by class",
+    ),
+    lines(
+        "Stream restarts",
+        "short",
+        total("lakehouse_cause", increase("lakehouse_restarts_total{@}")),
+        says="After an error, by its class. The stream begins again where the tables are",
+    ),
     lines(
         "Warnings",
         "short",
         total("lakehouse_event", increase("lakehouse_warnings_total{@}")),
-        says="Log lines that somebody should look at and that nothing else here counts; spark: its errors",
+        says="Log events that need attention and that no other panel counts. spark: errors that Spark logged",
     ),
 ]
 
 TABLES = [
-    lines("Rows", "short", each("lakehouse_table_rows{@}", TABLE)),
-    lines("Size", "bytes", each("lakehouse_table_size_bytes{@}", TABLE)),
-    lines("Data files", "short", each("lakehouse_table_files{@}", TABLE)),
+    lines("Rows", "short", each("lakehouse_table_rows{@}", TABLE), says="Rows of the table after its last batch"),
+    lines("Size", "bytes", each("lakehouse_table_size_bytes{@}", TABLE), says="Total size of the data files"),
+    lines("Data files", "short", each("lakehouse_table_files{@}", TABLE), says="Files that hold the rows now"),
     lines(
-        "Size of a file, on average",
+        "Average file size",
         "bytes",
         each(ratio("lakehouse_table_size_bytes{@}", "lakehouse_table_files{@}"), TABLE),
-        says="Small ones make readers slow: compact the table, or land less often",
+        says="Many small files slow readers down. Compact the table, or set a longer commit interval (`every`)",
     ),
-    lines("Snapshots", "short", each("lakehouse_table_snapshots{@}", TABLE)),
     lines(
-        "Size of the metadata",
+        "Snapshots",
+        "short",
+        each("lakehouse_table_snapshots{@}", TABLE),
+        says="`ledger.keep_snapshots` and `ledger.keep_for` limit it",
+    ),
+    lines(
+        "Metadata size",
         "bytes",
         each("lakehouse_table_metadata_bytes{@}", TABLE),
-        says="What each reader loads first; `ledger.keep_snapshots` bounds it",
+        says="Size of the metadata file, which every reader loads first. `ledger.keep_snapshots` limits it",
     ),
     lines(
-        "Partitions that a landing wrote to",
+        "Partitions written per batch",
         "short",
         each("lakehouse_table_partitions{@}", TABLE),
-        says="Many at once make small files: coarser partitions, or fewer late records",
+        says="Many partitions in one batch make small files. Use coarser partitions, or look for late records",
     ),
-    lines("Snapshots expired", "short", total("lakehouse_table", increase("lakehouse_snapshots_expired_total{@}"))),
-    heaps("Landed", "cps", total("lakehouse_table", rate(LANDED))),
-    heaps("Written", "Bps", total("lakehouse_table", rate("lakehouse_written_bytes_total{@}"))),
-    lines("Files added a minute", "short", total("lakehouse_table", f"60 * {rate('lakehouse_files_total{@}')}")),
-    lines("Commits, p95", "s", *quantiles(COMMITS, "lakehouse_table", 0.95)),
     lines(
-        "Commits that another came before",
+        "Snapshots expired",
+        "short",
+        total("lakehouse_table", increase("lakehouse_snapshots_expired_total{@}")),
+        says="Snapshots that the pipeline removed",
+    ),
+    heaps("Rows written", "cps", total("lakehouse_table", rate(LANDED))),
+    heaps("Bytes written", "Bps", total("lakehouse_table", rate("lakehouse_written_bytes_total{@}"))),
+    lines("Files added per minute", "short", total("lakehouse_table", f"60 * {rate('lakehouse_files_total{@}')}")),
+    lines(
+        "Commit duration, p95",
+        "s",
+        *quantiles(COMMITS, "lakehouse_table", 0.95),
+        says="From the first request to the visible snapshot",
+    ),
+    lines(
+        "Commit retries",
         "short",
         total("lakehouse_table", increase("lakehouse_commit_retries_total{@}")),
-        says="Staged again, from the same files",
+        says="Another writer committed first. The same files were committed again on top of that commit",
     ),
     lines(
-        "Commits whose answer was lost",
+        "Commits confirmed by lookup",
         "short",
         total("lakehouse_table", increase("lakehouse_commit_reconciled_total{@}")),
-        says="They have landed: the table showed it",
+        says="The catalog's answer was lost or wrong. The table showed that the commit had succeeded",
     ),
 ]
 
 DEAD_LETTERS = [
-    stat("Dead letters", "short", DEAD_IN_RANGE, (0, GOOD), (1, SOON)),
-    stat("Of all records", "percentunit", ratio(DEAD_IN_RANGE, ALL_IN_RANGE), (0, GOOD), (0.001, SOON), (0.01, BAD)),
-    stat("Schema changes", "short", f"sum({increase('lakehouse_schema_changes_total{@}', '$__range')})"),
-    stat("Wrong, says verify", "short", f"sum({FOUND.replace('@', UNLESS_UNKNOWN)})", (0, GOOD), (1, BAD)),
-    stat("Verified before", "s", "min(time() - last_over_time(lakehouse_verify_timestamp_seconds{@}[7d]))"),
-    Panel("By reason", "short", [total("lakehouse_reason", increase(DEAD, "$__range"))], "bargauge", 12),
-    heaps("Dead and discarded, by reason", "cps", total("lakehouse_reason", rate(REASONED)), width=12),
+    stat("Dead-letter records", "short", DEAD_IN_RANGE, (0, GOOD), (1, SOON), says="Over the shown time"),
+    stat(
+        "Dead-letter share",
+        "percentunit",
+        ratio(DEAD_IN_RANGE, ALL_IN_RANGE),
+        (0, GOOD),
+        (0.001, SOON),
+        (0.01, BAD),
+        says="Of all records, over the shown time",
+    ),
+    stat(
+        "Schema changes",
+        "short",
+        f"sum({increase('lakehouse_schema_changes_total{@}', '$__range')})",
+        says="Columns added or widened, over the shown time",
+    ),
+    stat(
+        "Verify findings",
+        "short",
+        f"sum({FOUND.replace('@', UNLESS_UNKNOWN)})",
+        (0, GOOD),
+        (1, BAD),
+        says="Losses, duplicates and contradictions, from the last run of `verify` within two days",
+    ),
+    stat(
+        "Time since last verify",
+        "s",
+        "min(time() - last_over_time(lakehouse_verify_timestamp_seconds{@}[7d]))",
+        says="Run `verify` every night",
+    ),
+    Panel(
+        "Dead-letter records by reason",
+        "short",
+        [total("lakehouse_reason", increase(DEAD, "$__range"))],
+        "bargauge",
+        12,
+    ),
+    heaps("Dead-lettered and discarded records by reason", "cps", total("lakehouse_reason", rate(REASONED)), width=12),
     lines(
-        "Share of dead letters",
+        "Dead-letter share by stream",
         "percentunit",
         each(ratio(f"sum by (lakehouse_stream) ({rate(DEAD)})", f"sum by (lakehouse_stream) ({rate(ALL)})")),
     ),
-    lines("Schema changes", "short", total("lakehouse_table", increase("lakehouse_schema_changes_total{@}"))),
-    lines("What verify has found", "short", total("lakehouse_kind", FOUND), says="At its last run, of two days"),
+    lines(
+        "Schema changes",
+        "short",
+        total("lakehouse_table", increase("lakehouse_schema_changes_total{@}")),
+        says="Columns added or widened, by table",
+    ),
+    lines(
+        "Verify findings by kind",
+        "short",
+        total("lakehouse_kind", FOUND),
+        says="From the last run of `verify` within two days",
+    ),
 ]
 
 LATENCY = [
-    lines("Freshness", "s", *quantiles(FRESHNESS, "lakehouse_stream", 0.5, 0.95, 0.99)),
+    lines(
+        "Freshness",
+        "s",
+        *quantiles(FRESHNESS, "lakehouse_stream", 0.5, 0.95, 0.99),
+        says="Age of the oldest record of a batch when its row became visible, by the broker's clock",
+    ),
     lines(
         "Age of the newest event time",
         "s",
         each("lakehouse_event_age_seconds{@}"),
-        says="When it became visible; below 0: the events' clock is ahead of ours",
+        says="At the moment its row became visible. Below 0, the clock of the events is ahead of this machine's",
     ),
-    lines("The oldest record that waits, for", "s", each(WAIT_S), says="At most"),
-    lines("Records that wait", "short", each(WAIT, "{{lakehouse_topic}}/{{lakehouse_partition}}")),
+    lines("Oldest waiting record (age)", "s", each(WAIT_S), says="An upper bound"),
     lines(
-        "Offsets that wait for a transaction",
+        "Records waiting by partition",
+        "short",
+        each(WAIT, "{{lakehouse_topic}}/{{lakehouse_partition}}"),
+        says="In the source, and in no table yet",
+    ),
+    lines(
+        "Offsets waiting for a transaction",
         "short",
         each("lakehouse_uncommitted{@}", "{{lakehouse_topic}}/{{lakehouse_partition}}"),
-        says="One that is open; no part of the lag. Where it stays, kafka-transactions.sh find-hanging",
+        says="Held back by an open transaction; not part of the lag. If it stays: kafka-transactions.sh find-hanging",
     ),
     lines(
-        "Offsets a second",
+        "Offsets per second",
         "short",
         total("lakehouse_topic", rate("lakehouse_offset{@}")),
-        says="Holes of the log count as well",
+        says="Includes offset gaps",
     ),
-    lines("Received", "Bps", total("lakehouse_stream", rate("lakehouse_received_bytes_total{@}"))),
-    lines("Batches", "s", *quantiles("lakehouse_batch_duration_seconds", "lakehouse_stream", 0.5, 0.95)),
     lines(
-        "Stages, on average",
+        "Bytes received",
+        "Bps",
+        total("lakehouse_stream", rate("lakehouse_received_bytes_total{@}")),
+        says="Size of the values of the records",
+    ),
+    lines(
+        "Batch duration",
+        "s",
+        *quantiles("lakehouse_batch_duration_seconds", "lakehouse_stream", 0.5, 0.95),
+        says="From the start of a batch to its end, with all tables committed",
+    ),
+    lines(
+        "Average duration of batch steps",
         "s",
         each(
             ratio(*(f"sum by (lakehouse_stage) ({rate(f'{STAGES}_{part}{{@}}')})" for part in ("sum", "count"))),
             "{{lakehouse_stage}}",
         ),
-        says="Of one table each; tables are written side by side",
+        says="For one table each. Several tables are written at the same time",
     ),
-    lines("Commits, p95", "s", *quantiles(COMMITS, "lakehouse_table", 0.95)),
+    lines(
+        "Commit duration, p95",
+        "s",
+        *quantiles(COMMITS, "lakehouse_table", 0.95),
+        says="From the first request to the visible snapshot",
+    ),
     heaps(
-        "Spark's phases of its last trigger",
+        "Spark phases, last trigger",
         "s",
         total("lakehouse_phase", PHASES),
-        says="addBatch holds the wait for the next batch to be due",
+        says="addBatch includes the wait until the next batch is due",
         width=12,
     ),
     lines(
-        "Spark's rates of its last trigger",
+        "Spark rates, last trigger",
         "cps",
         each("lakehouse_spark_input_rate_per_second{@}", f"{STREAM} in"),
         each("lakehouse_spark_processed_rate_per_second{@}", f"{STREAM} processed"),
@@ -247,22 +364,44 @@ LATENCY = [
 ]
 
 PROCESS = [
-    heaps("Processors in use", "short", total("lakehouse_process", CPU), width=12),
-    heaps("Memory", "bytes", total("lakehouse_process", "lakehouse_process_memory_bytes{@}"), width=12),
-    lines("Processor time for a million records", "s", each(ratio(f"1e6 * sum({CPU})", f"sum({rate(LANDED)})"), "all")),
+    heaps(
+        "CPU cores in use",
+        "short",
+        total("lakehouse_process", CPU),
+        width=12,
+        says="Of the driver, the JVM and its Python workers",
+    ),
+    heaps(
+        "Memory",
+        "bytes",
+        total("lakehouse_process", "lakehouse_process_memory_bytes{@}"),
+        width=12,
+        says="Resident memory of the driver, the JVM and its Python workers",
+    ),
     lines(
-        "Spans and pushes that nobody took",
+        "CPU seconds per million rows",
+        "s",
+        each(ratio(f"1e6 * sum({CPU})", f"sum({rate(LANDED)})"), "all"),
+        says="CPU time of the driver, the JVM and the workers",
+    ),
+    lines(
+        "Telemetry dropped",
         "short",
         total("lakehouse_signal", "lakehouse_telemetry_dropped_total"),
-        says="Since the process began; no batch has waited for them",
+        says="Spans and metric pushes that the collector never got since the process started. No batch waits for them",
     ),
-    lines("Being scraped takes", "s", each('scrape_duration_seconds{job="lakehouse-ingest"}', "{{instance}}")),
+    lines(
+        "Scrape duration",
+        "s",
+        each('scrape_duration_seconds{job="lakehouse-ingest"}', "{{instance}}"),
+        says="How long Prometheus takes to scrape /metrics",
+    ),
 ]
 
 DASHBOARDS = (
     Dashboard("overview", "Overview", OVERVIEW),
     Dashboard("tables", "Tables", TABLES),
-    Dashboard("dead-letters", "Dead letters and schema", DEAD_LETTERS),
+    Dashboard("dead-letters", "Dead-letter records and schema", DEAD_LETTERS),
     Dashboard("latency", "Latency and lag", LATENCY),
     Dashboard("process", "Process", PROCESS),
 )
@@ -272,7 +411,7 @@ DASHBOARDS = (
 
 
 def placed(panels: Sequence[Panel]) -> Iterator[tuple[Panel, dict[str, int]]]:
-    """From left to right, from top to bottom; a row is as high as its highest."""
+    """From left to right and from top to bottom. A row is as high as its highest panel."""
     x = y = highest = 0
     for panel in panels:
         if x + panel.width > COLUMNS:
@@ -363,7 +502,7 @@ def _pipeline() -> dict[str, Any]:
 
 
 def written(dashboard: Dashboard) -> str:
-    """A panel a line: what changes in one shows in one line."""
+    """One panel on each line, so that a change of a panel shows as one changed line."""
     made = as_dashboard(dashboard)
     panels = ",\n".join(f"  {json.dumps(panel)}" for panel in made.pop("panels"))
     head = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in made.items())

@@ -457,8 +457,9 @@ def adopt(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
     from lakehouse_ingest.cli.verbs import adopt as command  # noqa: PLC0415 - loads pyiceberg
+    from lakehouse_ingest.operations.adopt.takeover import OriginOption  # noqa: PLC0415 - likewise
 
-    origin = command.From(from_table, from_checkpoint, from_group, from_file)
+    origin = OriginOption(from_table, from_checkpoint, from_group, from_file)
     if code := command.adopt(settings, origin, yes=yes, accept_loss=accept_loss, jars=jars, as_json=json):
         raise typer.Exit(code)
 

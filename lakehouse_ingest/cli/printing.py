@@ -1,4 +1,4 @@
-"""What several verbs print alike."""
+"""Parts of the output that several verbs share."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,25 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lakehouse_ingest.operations.verify.findings import Finding, Kind
+from lakehouse_ingest.operations.verify.findings import Finding, FindingKind
+from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.settings.secret_words import without_login
 
 SHOWN = 3  # snapshots of a finding; the others are in the JSON
+UNKNOWN_STREAM = (
+    "The catalog knows nothing of it: it has not committed anything yet, or `catalog.namespace` is another."
+)
+
+
+def headline(settings: Settings, uri: str) -> Text:
+    where = f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}"
+    return Text(where, style="bold")
 
 
 def listed(findings: Sequence[Finding]) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_header=False)
     for each in findings:
-        style = "yellow" if each.kind is Kind.UNKNOWN else "red"
+        style = "yellow" if each.kind is FindingKind.UNKNOWN else "red"
         table.add_row(Text(each.kind, style=style), Text(f"{each.says}{_snapshots(each)}"))
     return table
 

@@ -1,12 +1,16 @@
-"""Spark's classes as Java maps them into memory, made once: a start then takes two fifths less of the processor's time.
+"""Spark's classes as Java maps them into memory. With this archive a start takes two fifths less processor time.
 
-Java's own means (a dynamic archive of class data): it belongs to one Java and one class path, after which it is named
-here, and a Java that finds another one than it was made by goes on without it.
+It is Java's class-data sharing (a dynamic archive). An archive belongs to one Java and one class path, so both are part
+of its name. A Java that finds an archive of another Java or class path goes on without it.
 
     lakehouse-ingest jars warm        # makes it; every later start on this machine uses it
+
+Java writes the archive when it ends. So a process of its own runs a Spark that does on no data what a batch does, and
+thereby loads the classes that a batch needs.
 """
 
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,11 +18,19 @@ from pathlib import Path
 
 import pyspark
 from filelock import FileLock
+from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse_ingest.environment.jars import cache_folder, mistrust, refuse_what_others_may_write
+from lakehouse_ingest.environment.jars import (
+    cache_folder,
+    ensure,
+    jars_folder_from,
+    mistrust,
+    refuse_what_others_may_write,
+)
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.settings import SparkSettings
 
-QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # it would name each class that it can't keep
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # Java would name each class that it can't keep
 PATIENCE_S = 300.0
 
 
@@ -26,29 +38,25 @@ def archive(java: Path) -> Path:
     """Where it is, or will be."""
     home = java.resolve().parent.parent
     release = home / "release"
-    said = release.read_text(encoding="utf-8") if release.is_file() else ""
-    made_of = "\n".join((str(home), said, pyspark.__version__, str(Path(pyspark.__file__).parent)))
+    about_java = release.read_text(encoding="utf-8") if release.is_file() else ""
+    made_of = "\n".join((str(home), about_java, pyspark.__version__, str(Path(pyspark.__file__).parent)))
     return cache_folder() / "classes" / f"spark-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}.jsa"
 
 
 def java_options(java: Path) -> str:
-    """What a start says to use it; nothing while there is none, or where others may write it: Java runs it."""
+    """The options that make a start use it. Empty while there is none, or where others may write it: Java runs it."""
     made = archive(java)
     usable = made.is_file() and not mistrust(_kept(made))
     return f'"-XX:SharedArchiveFile={made}" -Xshare:auto {QUIET}' if usable else ""
 
 
-def _kept(made: Path) -> tuple[Path, ...]:
-    return made.parent.parent, made.parent, made
-
-
 def prepare(java: Path) -> bool:
-    """Makes it where there is none: in a process of its own, for Java writes it when it ends. False: it was there."""
+    """Makes it where there is none. False: it was there."""
     made = archive(java)
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
         refuse_what_others_may_write(_kept(made))
-        return _made(java, made)
+        return _make(java, made)
     except OSError as broken:
         raise SettingsRefused(
             f"Java's classes can't be kept in {made.parent} ({broken.strerror}): set XDG_CACHE_HOME to a folder that"
@@ -58,16 +66,64 @@ def prepare(java: Path) -> bool:
         raise TryAgain(f"Java has not kept its classes within {PATIENCE_S:.0f} s; it starts without them") from late
 
 
-def _made(java: Path, made: Path) -> bool:
+def warm(java: Path, fresh: Path) -> None:
+    """Runs a Spark whose Java writes the archive when it ends. For a process of its own."""
+    # A session asks this module for its options.
+    from lakehouse_ingest.environment.spark_session import session  # noqa: PLC0415
+
+    settings = SparkSettings(
+        master="local[2]",
+        options={"spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={fresh} {QUIET}"},
+    )
+    nowhere = {"uri": "http://127.0.0.1:1"}
+    jars = ensure("spark", folder=jars_folder_from(os.environ))
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        session("classes", settings, jars, nowhere, java, Path(scratch), stop_s=PATIENCE_S) as spark,
+    ):
+        _imitate_a_batch(spark, scratch)
+
+
+def _kept(made: Path) -> tuple[Path, ...]:
+    return made.parent.parent, made.parent, made
+
+
+def _make(java: Path, made: Path) -> bool:
     with FileLock(made.with_suffix(".lock")):
         if made.is_file():
             return False
         with tempfile.TemporaryDirectory(dir=made.parent) as folder:
             fresh = Path(folder, made.name)
-            command = [sys.executable, "-m", "lakehouse_ingest.environment.warming", str(java), str(fresh)]
+            command = [sys.executable, "-m", "lakehouse_ingest.environment.class_archive", str(java), str(fresh)]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # noqa: S603
             if not fresh.is_file():
-                said = (ended.stderr.strip().splitlines() or ["nothing was said"])[-1]
-                raise TryAgain(f"Java has not kept its classes in {made.parent} ({said[:80]}); it starts without them")
+                why = (ended.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+                raise TryAgain(f"Java has not kept its classes in {made.parent} ({why[:80]}); it starts without them")
             fresh.rename(made)
     return True
+
+
+def _imitate_a_batch(spark: SparkSession, scratch: str) -> None:
+    parsed = spark.range(1_000).selectExpr(
+        "id % 7 AS k", "from_json('{\"a\": 1}', 'a long') AS j", "parse_json('{\"a\": [1]}') AS v", "now() AS t"
+    )
+    parsed.persist()
+    parsed.groupBy("k").agg({"j.a": "sum"}).orderBy("k").collect()
+    parsed.drop("v").write.parquet(f"{scratch}/rows")
+    query = (
+        spark.readStream.schema("k long")
+        .parquet(f"{scratch}/rows")
+        .writeStream.foreachBatch(_count)
+        .option("checkpointLocation", f"{scratch}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def _count(rows: DataFrame, _: int) -> None:
+    rows.count()
+
+
+if __name__ == "__main__":
+    warm(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,6 +1,6 @@
 """Finds a Java that Spark 4.1 and the embedded servers run on: 17 or 21.
 
-JAVA_HOME and PATH belong to the machine, not to our settings; this is the one place that looks at them.
+JAVA_HOME and PATH belong to the machine, not to our settings; only this module reads them.
 """
 
 import os
@@ -43,7 +43,7 @@ def find_java(environ: Mapping[str, str] | None = None, usual: Iterable[tuple[Pa
 
 @cache
 def version(java: Path) -> int | None:
-    """The feature release (17 of 17.0.15), or None for what does not run."""
+    """The feature release (17 of 17.0.15), or None for a program that does not run."""
     try:
         said = subprocess.run(  # noqa: S603 - a Java that the machine itself names
             [java, "-version"], capture_output=True, text=True, timeout=30, check=True

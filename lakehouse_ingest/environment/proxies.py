@@ -1,10 +1,12 @@
-"""What the machine's environment says about its network, in the words of those who don't ask it.
+"""The proxies that the environment names, in the words of the clients that do not read them by themselves.
 
-Most of Python's clients read these variables by themselves, Java's none of them. A proxy's password must not
-become a process's argument: what is found here is set within a JVM that runs, or put into a file for its start.
+Most of Python's clients read these variables, none of Java's does. A proxy's password must not become an argument of a
+process: what is found here is set within a running JVM.
 
-Java takes no PEM, and its own tools take half a second a certificate: the oldest of its key store formats is
-written here in a few lines, and read by Java 17 and 21 alike.
+The variables are read as `urllib.request.getproxies_environment` reads them, and a test compares both. That function is
+not called, because it reads the environment of this process only and does not say which variable is wrong. Which hosts
+are reached directly is decided by Java's patterns for all clients: `requests` would decide otherwise for some hosts
+(`corp.example` covers `acorp.example` there), and Java's S3 client and its REST client have to agree.
 """
 
 import os
@@ -41,18 +43,18 @@ class Proxy:
 
 
 def java_properties(folder: Path, environ: Mapping[str, str] = os.environ) -> Properties:
-    """Java's system properties; none when the environment says nothing. A trust store is put into `folder`."""
+    """Java's system properties; none when the environment names nothing. A trust store is put into `folder`."""
     return {**_proxies(environ), **trusted_by_java(folder, environ)}
 
 
-def tell(java: Any, properties: Mapping[str, str]) -> None:
-    """Sets them in a JVM that runs, through py4j's door to its packages: its clients look when they are made.
+def set_system_properties(java: Any, properties: Mapping[str, str]) -> None:
+    """Sets them in a running JVM, through py4j's view of its packages: clients read them when they are made.
 
-    What somebody has set there already, in `spark.options`, stays.
+    What `spark.options` have set already stays.
     """
-    there = java.java.lang.System.getProperties()
+    present = java.java.lang.System.getProperties()
     for name, value in properties.items():
-        there.putIfAbsent(name, value)
+        present.putIfAbsent(name, value)
 
 
 def rest_properties(uri: str, environ: Mapping[str, str] = os.environ) -> Properties:
@@ -67,17 +69,17 @@ def rest_properties(uri: str, environ: Mapping[str, str] = os.environ) -> Proper
 
 
 def s3_properties(endpoint: str | None, environ: Mapping[str, str] = os.environ) -> Properties:
-    """pyiceberg's: pyarrow trusts SSL_CERT_FILE, but looks for a proxy nowhere."""
+    """pyiceberg's: pyarrow trusts SSL_CERT_FILE, but reads a proxy from nowhere."""
     proxy = _proxy_for(endpoint or AWS, environ)
     return {"s3.proxy-uri": proxy.uri} if proxy else {}
 
 
 def reach_this_machine(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Python's clients ask a proxy for 127.0.0.1 as well, if nobody tells them: the embedded catalog is there."""
-    said = environ.get("no_proxy", environ.get("NO_PROXY", ""))
-    if said.strip() != "*":
-        near = [host for host in THIS_MACHINE if host not in said.split(",")]
-        environ["no_proxy"] = environ["NO_PROXY"] = ",".join(filter(None, [said, *near]))
+    """Adds this machine to NO_PROXY: without that Python's clients ask a proxy for the embedded catalog."""
+    named = environ.get("no_proxy", environ.get("NO_PROXY", ""))
+    if named.strip() != "*":
+        near = [host for host in THIS_MACHINE if host not in named.split(",")]
+        environ["no_proxy"] = environ["NO_PROXY"] = ",".join(filter(None, [named, *near]))
 
 
 def _proxies(environ: Mapping[str, str]) -> Properties:
@@ -86,22 +88,20 @@ def _proxies(environ: Mapping[str, str]) -> Properties:
         if proxy := _proxy(scheme, environ):
             found |= {f"{scheme}.proxyHost": proxy.host, f"{scheme}.proxyPort": str(proxy.port)}
             if proxy.user is not None:
-                # Ivy looks at those of http alone.
-                for owner in {scheme, "http"}:
-                    found |= {f"{owner}.proxyUser": proxy.user, f"{owner}.proxyPassword": proxy.password}
-                # Or Java would send no password to a proxy that is asked for a tunnel.
+                found |= {f"{scheme}.proxyUser": proxy.user, f"{scheme}.proxyPassword": proxy.password}
+                # Without this Java sends no password to a proxy that it asks for a tunnel.
                 found["jdk.http.auth.tunneling.disabledSchemes"] = ""
     return {**found, "http.nonProxyHosts": "|".join(_not_proxied(environ))} if found else {}
 
 
 def _proxy(scheme: str, environ: Mapping[str, str]) -> Proxy | None:
-    """As Python's clients see it: the variable in small letters first, also when it is empty."""
+    """The variable in small letters counts first, also when it is empty."""
     variable = next((name for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY") if name in environ), "")
-    said = environ.get(variable, "").strip()
-    if not said:
+    named = environ.get(variable, "").strip()
+    if not named:
         return None
     try:
-        url = urlsplit(said if "://" in said else f"http://{said}")
+        url = urlsplit(named if "://" in named else f"http://{named}")
         port = url.port or 80
     except ValueError:
         url, port = urlsplit(""), 0
@@ -116,7 +116,7 @@ def _proxy(scheme: str, environ: Mapping[str, str]) -> Proxy | None:
 def _proxy_for(uri: str, environ: Mapping[str, str]) -> Proxy | None:
     try:
         address = urlsplit(uri)
-    except ValueError:  # whoever asks there says so
+    except ValueError:  # the client that is given this address will say so
         return None
     host = _spelled(address.hostname or "")
     direct = any(fnmatchcase(host, pattern.replace("[", "[[]")) for pattern in _not_proxied(environ))
@@ -124,7 +124,7 @@ def _proxy_for(uri: str, environ: Mapping[str, str]) -> Proxy | None:
 
 
 def _spelled(host: str) -> str:
-    """As within an address."""
+    """As it is written within an address."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -1,9 +1,9 @@
-"""A folder for one process: gone when it ends, or when the next one begins where it was killed.
+"""A folder for one process. It is deleted when the process ends, or by the next process where the first was killed.
 
-Checkpoints, and what Spark keeps beside them, are as large as a batch: a service that is killed now and then would
-fill the disk with them. The lock goes with its holder, however that ends; a folder without one is not ours to judge.
-Anyone may make a folder of such a name in the temporary folder, with a link in it to a file of ours: only what is our
-user's own is opened, and no link is followed.
+Checkpoints, and what Spark keeps beside them, are as large as a batch: a service that is killed now and then would fill
+the disk with them. The lock ends with its holder, however that ends. A folder without a lock is left alone: it may not
+be ours. Anyone may make a folder of such a name in the temporary folder, with a link in it to a file of ours. So only
+what belongs to our user is opened, and no link is followed.
 """
 
 import fcntl
@@ -23,12 +23,12 @@ def scratch_folder() -> Iterator[Path]:
     _remove_orphans(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        # Under another name until it is locked: whoever looks meanwhile is not to take it for an orphan.
+        # Under another name until it is locked, or a process that starts meanwhile would take it for an orphan.
         unseen = folder / f"{LOCK}.new"
         lock, itself = os.open(unseen, os.O_RDWR | os.O_CREAT, 0o600), os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # What nobody has touched for ten days is removed by systemd's tmpfiles, but where that is taken.
+            # systemd's tmpfiles removes what nobody has touched for ten days, but not a folder that is locked.
             fcntl.flock(itself, fcntl.LOCK_EX)
             unseen.rename(folder / LOCK)
             yield folder
@@ -47,7 +47,7 @@ def _remove_orphans(among: Path) -> None:
 
 
 def _opened(stack: ExitStack, path: Path | str, how: int, within: int | None = None) -> int:
-    """Of our user's own, and no link."""
+    """Opens what belongs to our user and is no link."""
     opened = os.open(path, how | os.O_NOFOLLOW, dir_fd=within)
     stack.callback(os.close, opened)
     if os.fstat(opened).st_uid != os.geteuid():

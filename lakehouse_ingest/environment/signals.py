@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as an event that any thread may wait for, or as an end in order; SIGHUP as a call."""
+"""SIGTERM and Ctrl-C as an event that any thread may wait for, or as an orderly end; SIGHUP as a call."""
 
 import os
 import signal
@@ -10,14 +10,14 @@ from types import FrameType
 
 
 class Terminated(KeyboardInterrupt):
-    """By SIGTERM. Like Ctrl-C it ends everything on its way, in order, and it is caught where that is."""
+    """Raised by SIGTERM. Like Ctrl-C it ends everything in order on its way up; `terminable` catches it."""
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
     """SIGTERM ends the block, in order and without an error. For the main thread only.
 
-    Python's own way is to be gone at once: what was begun would be left to the next start.
+    By default Python ends at once, and leaves what was begun to the next start.
     """
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -34,10 +34,10 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def stopping(stop: Event) -> Iterator[None]:
-    """Sets `stop` on the first of either; the second one interrupts as usual. For the main thread only.
+    """Sets `stop` on the first of either signal; the second one interrupts as usual. For the main thread only.
 
-    A handler may run in the middle of the main thread's own `stop.wait()`, which holds the event's lock: to set it
-    there would wait for itself. A queue of this kind may be filled at any moment, and another thread empties it.
+    A handler may run in the middle of the main thread's own `stop.wait()`, which holds the event's lock: to set the
+    event there would be a deadlock. A `SimpleQueue` may be filled at any moment, and another thread empties it.
     """
     asked: SimpleQueue[int] = SimpleQueue()
 
@@ -64,9 +64,10 @@ def stopping(stop: Event) -> Iterator[None]:
 
 @contextmanager
 def on_hangup(do: Callable[[], None]) -> Iterator[None]:
-    """Calls it in another thread, at each SIGHUP. For the main thread only.
+    """Calls it in another thread at each SIGHUP. For the main thread only.
 
-    Where there is a terminal the signal says that it is gone, and where it is ignored somebody wants that: both stay.
+    In a terminal the signal means that the terminal is gone, and a signal that is ignored is ignored on purpose. In
+    both cases nothing changes.
     """
     if os.isatty(0) or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
         yield

@@ -1,14 +1,15 @@
-"""What Spark and py4j raise, in words."""
+"""Errors of Spark and py4j as sentences for a person."""
 
 import re
 from pathlib import Path
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakehouse_ingest.environment.spark_internals import java_query
 from lakehouse_ingest.errors import TryAgain, fitted
 
-FRAMES = 40  # of a cause: they tell whose file it was
-# What a disk says, and then the first of Java's frames that tells what was to be written.
+FRAMES = 40  # of a cause: they show whose file it was
+# The error of a disk, and then the first of Java's frames that shows what was to be written.
 DISK = re.compile(
     r"(?P<why>No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Mkdirs failed)"
     r".*?\bat (?:\S+/)?org\.apache\.(?P<whose>iceberg|parquet|spark)\.",
@@ -17,19 +18,19 @@ DISK = re.compile(
 
 
 def sentence(failure: BaseException) -> str:
-    """One line for a person, without Java's stack."""
+    """One line, without Java's stack."""
     return first_line(whole(failure))
 
 
 def whole(failure: BaseException) -> str:
-    """All of it, with the stack of Java."""
+    """The whole text, with Java's stack."""
     found = "\n".join(str(each) for each in (failure, getattr(failure, "_stackTrace", None)) if each)
     return found or type(failure).__name__
 
 
 def causes(query: StreamingQuery) -> str:
-    """What Python's exception of a query leaves out."""
-    found, cause = [], query._jsq.exception().get()  # noqa: SLF001 - nothing public leads there
+    """The causes that Python's exception of a query leaves out."""
+    found, cause = [], java_query(query).exception().get()
     while cause is not None:
         frames = [f"\tat {frame.toString()}" for frame in [*cause.getStackTrace()][:FRAMES]]
         found += [f"Caused by: {cause.toString()}", *frames]
@@ -44,15 +45,15 @@ def first_line(said: str) -> str:
 
 
 def of_disk(said: str, scratch: Path) -> TryAgain | None:
-    """Which disk takes no more, and what to do."""
+    """Says which disk takes no more, and what to do."""
     found = {each["whose"]: each["why"] for each in DISK.finditer(said)}
-    # Its own frames stand around those of whatever it calls.
+    # Spark's frames are also around those of Iceberg and Parquet, which it calls.
     if (spark := found.pop("spark", None)) and not found:
         return of_scratch(spark, scratch)
-    mend = "make room in the warehouse, or let us write there"
-    return next((TryAgain(f"the tables' files can't be written ({why}); {mend}") for why in found.values()), None)
+    advice = "make room in the warehouse, or let us write there"
+    return next((TryAgain(f"the tables' files can't be written ({why}); {advice}") for why in found.values()), None)
 
 
 def of_scratch(why: str, scratch: Path) -> TryAgain:
-    mend = "make room there, or set TMPDIR to a folder on another disk"
-    return TryAgain(fitted(f"Spark's scratch in {scratch} can't be written ({why}); {mend}"))
+    advice = "make room there, or set TMPDIR to a folder on another disk"
+    return TryAgain(fitted(f"Spark's scratch in {scratch} can't be written ({why}); {advice}"))

@@ -1,4 +1,4 @@
-"""Names as Spark's SQL takes them."""
+"""Names as Spark's SQL reads them."""
 
 from lakehouse_ingest.settings.spark_options import CATALOG
 
@@ -6,10 +6,10 @@ LAKE = CATALOG.rpartition(".")[2]  # the catalog's name within Spark; never seen
 
 
 def spark_name(table: str) -> str:
-    """A table of the catalog, as Spark is told of it."""
+    """A table of the catalog, by its name in Spark."""
     return ".".join(quoted(part) for part in (LAKE, *table.split(".")))
 
 
 def quoted(name: str) -> str:
-    """The name as Spark's parser takes it, whatever is in it: in SQL, in a schema, as a column or a table."""
+    """Quotes a name for Spark's parser, whatever is in it: in SQL, in a schema, as a column or a table."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""The one way to a terminal, for what commands answer: nothing that is said there is obeyed as markup or escapes."""
+"""The one way to a terminal for the answers of commands. Text from elsewhere has no effect as markup or escapes."""
 
 from collections.abc import Iterable
 from typing import IO
@@ -11,12 +11,12 @@ from lakehouse_ingest.printable import printable
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Plain text, of as many lines as it has."""
+    """Prints plain text, which may have several lines."""
     typer.echo(printable(text, lines=True), err=err, nl=nl)
 
 
 class Terminal(Console):
-    """rich's, where a text means what it says: names hold brackets and colons."""
+    """rich's console without markup and emoji codes: names may hold brackets and colons."""
 
     def __init__(
         self,
@@ -39,6 +39,6 @@ class Terminal(Console):
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """All that is printed comes by here, in pieces; the controls among them are rich's own."""
+        """Everything that is printed passes here in pieces; the control pieces among them are rich's own."""
         for piece in super().render(renderable, options):
             yield piece if piece.control else Segment(printable(piece.text, lines=True), piece.style)

@@ -1,15 +1,15 @@
-"""A record for everybody's eyes: its shape, the names of fields that are known, and nothing that it says."""
+"""A record that anybody may see: its shape and the names of known fields, without its text and numbers."""
 
 import re
 from collections.abc import Collection
 
-# Text in quotes, whole: what it says may look like anything. One that is cut off ends with the value.
+# A text in quotes is taken whole, because its content may look like anything. One that is cut off ends with the value.
 _PART = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)(?:"(?P<key>\s*:)?|\Z)|\b(?:true|false|null)\b|.', re.DOTALL)
 _CHARACTER = re.compile(r"[^\W\d_]|\d|[^\x20-\x7e]")
 
 
 def blurred(value: bytes | None, longest: int, names: Collection[str]) -> str | None:
-    """Letters are x, digits 0, whatever can't be seen a dot. A key that is none of the `names` may be data as well."""
+    """Letters become x, digits 0, invisible characters a dot. A key that is not in `names` may be data as well."""
     if value is None:
         return None
 

@@ -1,8 +1,8 @@
-"""What each stream is doing now, as plain values; and whether that means that the pipeline is ready, and alive.
+"""What each stream is doing now, and whether the pipeline is therefore ready and alive.
 
-Fed by whoever does it, asked by whoever watches: a verdict is made of what was told and of how long ago that was.
-A sign of progress is anything that only a stream which works can give: a batch that begins or ends, a stage of it, a
-table that was published, a look at the broker while the next batch is not due yet, an idle trigger of Spark's.
+The streams report here, and the pages ask. A verdict depends on what was reported last and on how long ago that was. A
+sign of progress is anything that only a working stream can give: a batch that begins or ends, one of its stages, a
+published table, a look at the broker while the next batch is not due yet, an idle trigger of Spark.
 """
 
 import datetime as dt
@@ -15,11 +15,11 @@ from typing import Any
 
 
 class State(StrEnum):
-    STARTING = "starting"  # Spark and the tables' ledger
+    STARTING = "starting"  # it starts Spark and reads the ledger
     RUNNING = "running"  # its query runs
     WAITING = "waiting"  # to be started again
-    STOPPING = "stopping"  # what is under way lands first
-    ENDED = "ended"  # all that was asked of it is done
+    STOPPING = "stopping"  # it finishes what is under way
+    ENDED = "ended"  # it has done all that was asked of it
     FAILED = "failed"  # a person has to act
 
 
@@ -37,13 +37,13 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthVerdict:
     good: bool
     reasons: tuple[str, ...]
 
 
 class Board:
-    """Shared by all threads of a pipeline; each call is a moment's work."""
+    """Shared by all threads of a pipeline; each call takes a moment only."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -51,11 +51,11 @@ class Board:
         self._streams: dict[str, Standing] = {}
 
     def expect(self, streams: Iterable[str]) -> None:
-        """Before any of them has begun: until then nothing is ready."""
+        """Before any of them has begun, so that nothing is ready until then."""
         for stream in streams:
-            self.tell(stream, State.STARTING)
+            self.report(stream, State.STARTING)
 
-    def tell(self, stream: str, state: State, reason: str = "") -> None:
+    def report(self, stream: str, state: State, reason: str = "") -> None:
         with self._lock:
             now = self._clock()
             one = self._streams.setdefault(stream, Standing(state, now, now))
@@ -84,13 +84,13 @@ class Board:
 
     # -- verdicts -----------------------------------------------------------------------------------------
 
-    def ready(self, fresh: float) -> Verdict:
+    def ready(self, fresh: float) -> HealthVerdict:
         """Whether every stream's query runs, and has shown so within `fresh` seconds."""
-        return self._verdict(lambda one, now: _not_ready(one, now, fresh)) or Verdict(False, ("no stream yet",))
+        return self._verdict(lambda one, now: _not_ready(one, now, fresh)) or HealthVerdict(False, ("no stream yet",))
 
-    def live(self, stuck: float) -> Verdict:
+    def live(self, stuck: float) -> HealthVerdict:
         """Whether no stream has been without a sign for `stuck` seconds while it should work."""
-        return self._verdict(lambda one, now: _stuck(one, now, stuck)) or Verdict(True, ())
+        return self._verdict(lambda one, now: _stuck(one, now, stuck)) or HealthVerdict(True, ())
 
     def running(self, stream: str) -> bool:
         with self._lock:
@@ -108,18 +108,18 @@ class Board:
                     "moved_s_ago": round(now - one.moved, 1),
                     "batches": one.batches,
                     "batch_under_way": one.batch,
-                    "last_landing": one.landed_at.isoformat(timespec="milliseconds") if one.landed_at else None,
+                    "last_landed": one.landed_at.isoformat(timespec="milliseconds") if one.landed_at else None,
                     **({"reason": one.reason} if one.reason else {}),
                 }
                 for name, one in self._streams.items()
             }
 
-    def _verdict(self, against: Callable[[Standing, float], str]) -> Verdict | None:
+    def _verdict(self, against: Callable[[Standing, float], str]) -> HealthVerdict | None:
         with self._lock:
             now = self._clock()
             found = [(name, against(one, now)) for name, one in self._streams.items()]
         reasons = tuple(_sentences(found))
-        return Verdict(not reasons, reasons) if found else None
+        return HealthVerdict(not reasons, reasons) if found else None
 
 
 def _sentences(found: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _not_ready(one: Standing, now: float, fresh: float) -> str:
 
 
 def _stuck(one: Standing, now: float, stuck: float) -> str:
-    # To wait is bounded by `retry.limit`; what has ended ends the process, or leaves it to the others.
+    # `retry.limit` bounds the waiting. A stream that has ended ends the process, or leaves it to the others.
     if one.state in (State.WAITING, State.ENDED, State.FAILED):
         return ""
     return _silence(one, now, stuck)

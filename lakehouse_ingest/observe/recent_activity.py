@@ -1,7 +1,7 @@
-"""What has happened lately, for whoever looks at the page: an hour by the minute, the last batches, what went wrong.
+"""What has happened lately, for the status page and `top`: the last hour by the minute, the last batches, problems.
 
-It listens to the lines of the log, which tell all that happens, and keeps a bounded part of it in memory. It begins
-with the process: what was before stands in the batch record.
+It listens to the events of the pipeline and keeps a bounded part of them in memory. It begins with the process; what
+was before is in the batch log.
 """
 
 import time
@@ -12,13 +12,15 @@ from threading import Lock
 from typing import Any
 
 from lakehouse_ingest.observe.anonymize import blurred
+from lakehouse_ingest.observe.events import BatchLanded, SchemaChanged
+from telemetry import Event
 
 MINUTES = 60
 BATCHES = 60
 PROBLEMS = 30
 TABLES = 500
-LONGEST = 300  # characters of what went wrong
-SAMPLED = 400  # bytes of a dead letter
+LONGEST = 300  # characters of a problem's text
+SAMPLED = 400  # bytes of a dead-letter record
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Minute:
 
 
 @dataclass
-class Table:
+class TableActivity:
     name: str
     landed_at: float
     rows: int
@@ -47,7 +49,7 @@ class Table:
 
 
 @dataclass
-class Stream:
+class StreamActivity:
     minutes: deque[Minute] = field(default_factory=lambda: deque(maxlen=MINUTES))
     outcomes: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)  # by reason
@@ -56,41 +58,44 @@ class Stream:
     lag_s: float | None = None
     freshness_s: float | None = None
 
+    def landed_at(self, minute: int) -> int:
+        return next((each.landed for each in reversed(self.minutes) if each.at == minute), 0)
 
-class History:
-    """Shared by all threads of a pipeline; each call is a moment's work."""
+    def per_second(self, now: float, began: float) -> float:
+        """Records landed in the last sixty seconds, estimated from whole minutes."""
+        this = int(now) // 60 * 60
+        of_this, of_last = self.landed_at(this), self.landed_at(this - 60)
+        return (of_this + of_last * (60 - now % 60) / 60) / max(1.0, min(60.0, now - began))
+
+
+class RecentActivity:
+    """Shared by all threads of a pipeline; each call takes a moment only."""
 
     def __init__(self, clock: Callable[[], float] = time.time, shown: Callable[[str], str] = str) -> None:
+        """`shown` takes the secrets out of a text."""
         self._clock = clock
-        self._shown = shown  # without secrets
+        self._shown = shown
         self._lock = Lock()
         self._began = clock()
-        self._streams: dict[str, Stream] = {}
-        self._tables: dict[str, Table] = {}
+        self._streams: dict[str, StreamActivity] = {}
+        self._tables: dict[str, TableActivity] = {}
         self._changes: Counter[str] = Counter()
         self._last_change: dict[str, str] = {}
         self._batches: deque[Mapping[str, Any]] = deque(maxlen=BATCHES)
         self._problems: deque[Mapping[str, Any]] = deque(maxlen=PROBLEMS)
 
-    def heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
-        """A line of the log."""
+    def __call__(self, event: Event) -> None:
+        """As a listener."""
         with self._lock:
-            if event == "batch_landed":
-                self._batch(said)
-            elif event == "schema_changed":
-                self._changes[said["table"]] += len(said["changes"])
-                self._last_change[said["table"]] = ", ".join(map(str, said["changes"]))[:LONGEST]
-            if level in ("warning", "error", "exception") and event != "batch_landed":
-                what = str(said.get("error") or said.get("line") or said.get("change") or "")
-                self._problems.append(
-                    {
-                        "at": self._clock(),
-                        "level": "warning" if level == "warning" else "error",
-                        "event": event,
-                        "where": str(said.get("stream") or said.get("table") or ""),
-                        "what": self._shown(what)[:LONGEST],
-                    }
-                )
+            match event:
+                case BatchLanded():
+                    # Its dead-letter records are shown with their stream, so they are no problem of their own.
+                    self._batch(event)
+                case SchemaChanged():
+                    self._changes[event.table] += len(event.changes)
+                    self._last_change[event.table] = ", ".join(event.changes)[:LONGEST]
+                case Event(level="warning" | "error"):
+                    self._problem(event)
 
     def lag(self, stream: str, records: int, seconds: float) -> None:
         with self._lock:
@@ -98,7 +103,7 @@ class History:
             one.lag, one.lag_s = minute.lag, minute.lag_s = records, round(seconds, 1)
 
     def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> None:
-        """One of each reason, as it came; kept as it may be shown: `told` is made for that, see `shaping.faulty`."""
+        """One record of each reason, with its bytes. `told` in it was made to be shown, see `stages.faults.faulty`."""
         shown = {
             reason: {
                 "at": self._clock(),
@@ -109,38 +114,28 @@ class History:
             for reason, each in samples.items()
         }
         with self._lock:
-            self._streams.setdefault(stream, Stream()).samples.update(shown)
+            self._streams.setdefault(stream, StreamActivity()).samples.update(shown)
 
     def table(self, name: str, rows: int, files: int, size: int, snapshots: int, snapshot: int | None = None) -> None:
-        """As it is after a landing."""
+        """As the table is after a batch."""
         with self._lock:
-            self._tables.pop(name, None)  # the last one that landed stands last
-            self._tables[name] = Table(name, self._clock(), rows, files, size, snapshots, snapshot)
+            self._tables.pop(name, None)  # the table with the newest rows is the last in the order
+            self._tables[name] = TableActivity(name, self._clock(), rows, files, size, snapshots, snapshot)
             while len(self._tables) > TABLES:
                 del self._tables[next(iter(self._tables))]
 
-    def told(self) -> Mapping[str, Any]:
-        """All of it, for machines."""
+    def report(self) -> Mapping[str, Any]:
+        """All of it, as plain values."""
         with self._lock:
+            now = self._clock()
             return {
-                "now": self._clock(),
+                "now": now,
                 "began": self._began,
-                "streams": {
-                    name: {
-                        "lag": one.lag,
-                        "lag_s": one.lag_s,
-                        "freshness_s": one.freshness_s,
-                        "outcomes": dict(one.outcomes),
-                        "dead": dict(one.dead.most_common()),
-                        "samples": dict(one.samples),
-                        "minutes": [asdict(minute) for minute in one.minutes],
-                    }
-                    for name, one in self._streams.items()
-                },
+                "streams": {name: self._stream_report(one, now) for name, one in self._streams.items()},
                 "tables": [
                     asdict(table)
                     | {
-                        "snapshot": str(table.snapshot or ""),  # beyond what JavaScript can count
+                        "snapshot": str(table.snapshot or ""),  # beyond the integers that JavaScript can hold
                         "schema_changes": self._changes[name],
                         "last_change": self._last_change.get(name, ""),
                     }
@@ -150,61 +145,60 @@ class History:
                 "problems": list(reversed(self._problems)),
             }
 
-    def _batch(self, said: Mapping[str, Any]) -> None:
-        one, minute = self._now(said["stream"])
-        landed, dead = sum(said["landed"].values()), sum(said.get("dead", {}).values())
-        others = {outcome: said.get(outcome, 0) for outcome in ("filtered", "trimmed")}
-        others["discarded"] = sum(said.get("discarded", {}).values())
-        one.outcomes.update({"received": said["received"], "landed": landed, "dead": dead, **others})
-        one.dead.update(said.get("dead", {}))
+    def _stream_report(self, one: StreamActivity, now: float) -> Mapping[str, Any]:
+        return {
+            "lag": one.lag,
+            "lag_s": one.lag_s,
+            "freshness_s": one.freshness_s,
+            "per_second": round(one.per_second(now, self._began), 3),
+            "outcomes": dict(one.outcomes),
+            "dead": dict(one.dead.most_common()),
+            "samples": dict(one.samples),
+            "minutes": [asdict(minute) for minute in one.minutes],
+        }
+
+    def _batch(self, event: BatchLanded) -> None:
+        one, minute = self._now(event.stream)
+        landed, dead = event.landed_records, event.dead_records
+        others = {"filtered": event.filtered, "trimmed": event.trimmed, "discarded": event.discarded_records}
+        one.outcomes.update({"received": event.received, "landed": landed, "dead": dead, **others})
+        one.dead.update(event.dead)
         minute.landed += landed
         minute.dead += dead
-        if (freshness := said.get("freshness_s")) is not None:
-            one.freshness_s = freshness
-            minute.freshness_s = max(freshness, minute.freshness_s or 0.0)
+        if event.freshness_s is not None:
+            one.freshness_s = round(event.freshness_s, 3)
+            minute.freshness_s = max(one.freshness_s, minute.freshness_s or 0.0)
         self._batches.append(
             {
-                "stream": said["stream"],
-                "batch": said["batch"],
+                "stream": event.stream,
+                "batch": event.batch,
                 "ended": self._clock(),
-                "took_s": said["duration_s"],
-                "received": said["received"],
+                "took_s": round(event.duration_s, 3),
+                "received": event.received,
                 "landed": landed,
                 "dead": dead,
-                "tables": len(said["landed"]),
+                "tables": len(event.landed),
             }
         )
 
-    def _now(self, stream: str) -> tuple[Stream, Minute]:
-        one = self._streams.setdefault(stream, Stream())
+    def _problem(self, event: Event) -> None:
+        line = event.line()
+        what = str(line.get("error") or line.get("line") or line.get("change") or "")
+        self._problems.append(
+            {
+                "at": self._clock(),
+                "level": event.level,
+                "event": event.name,
+                "where": str(line.get("stream") or line.get("table") or ""),
+                "what": self._shown(what)[:LONGEST],
+            }
+        )
+
+    def _now(self, stream: str) -> tuple[StreamActivity, Minute]:
+        one = self._streams.setdefault(stream, StreamActivity())
         at = int(self._clock()) // 60 * 60
         while one.minutes and one.minutes[0].at <= at - MINUTES * 60:
             one.minutes.popleft()
         if not one.minutes or one.minutes[-1].at != at:
             one.minutes.append(Minute(at))
         return one, one.minutes[-1]
-
-
-class Told:
-    """A logger whose lines are heard as well."""
-
-    def __init__(self, log: Any, heard: Callable[[str, str, Mapping[str, Any]], None]) -> None:
-        self._log, self._heard = log, heard
-
-    def bind(self, **values: Any) -> "Told":
-        return Told(self._log.bind(**values), self._heard)
-
-    def debug(self, event: str, **said: Any) -> None:
-        self._log.debug(event, **said)
-
-    def info(self, event: str, **said: Any) -> None:
-        self._heard("info", event, said)
-        self._log.info(event, **said)
-
-    def warning(self, event: str, **said: Any) -> None:
-        self._heard("warning", event, said)
-        self._log.warning(event, **said)
-
-    def error(self, event: str, **said: Any) -> None:
-        self._heard("error", event, said)
-        self._log.error(event, **said)

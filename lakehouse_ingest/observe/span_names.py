@@ -1,4 +1,4 @@
-"""What a span says of itself in OpenTelemetry's words for messaging and databases; for the rest we have our own.
+"""The attributes of spans, in OpenTelemetry's words for messaging and databases, and in ours for the rest.
 
 Names and values as of the semantic conventions 1.43: `messaging.*` is still in development there, `db.*` is stable.
 """
@@ -10,14 +10,14 @@ Kind = Literal["internal", "client", "consumer"]
 Attributes = Mapping[str, object]
 
 
-# What is done to a source, by the span's name: the convention's few types, and the name that Kafka has for it.
+# Work on a source, by the span's name: its kind, the convention's type of operation, and Kafka's name for it.
 MESSAGING: Mapping[str, tuple[Kind, str, str]] = {
     "batch": ("consumer", "process", "process"),
     "source.read": ("client", "receive", "subscribe"),
     "read": ("client", "receive", "poll"),
     "acknowledge": ("client", "settle", "commit"),
 }
-# What is done to a table.
+# Work on a table, by the span's name.
 DATABASE: Mapping[str, str] = {"write": "append", "commit": "commit", "expire": "expire_snapshots"}
 
 
@@ -28,7 +28,7 @@ def kind_of(span: str) -> Kind:
 
 
 def of_source(span: str, source: Attributes) -> Attributes:
-    """`source`: what `reading` has said of it."""
+    """`source`: the attributes from `reading`."""
     if span not in MESSAGING:
         return source if span.startswith("source.") else {}
     _, operation, name = MESSAGING[span]
@@ -42,6 +42,6 @@ def of_table(span: str, table: str) -> Attributes:
 
 
 def reading(system: str, topics: Sequence[str], group: str) -> Attributes:
-    """A destination is named where all records are from the same one."""
+    """With one topic, that is the destination; with several there is no name for it."""
     one = {"messaging.destination.name": topics[0]} if len(topics) == 1 else {}
     return {"messaging.system": system, "messaging.consumer.group.name": group, **one}

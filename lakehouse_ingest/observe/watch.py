@@ -1,58 +1,52 @@
-"""The door to telemetry, and its only importer: spans and events are wrapped around stages from outside.
+"""The door to telemetry: spans, events and figures of one pipeline, wrapped around its stages from outside.
 
-A span leaves the process when it ends, so nothing that may last for weeks is one. A start of a stream is a trace that
-ends as soon as its query runs; each batch is one of its own, and so is the stop: both link to their start. What is
-told of a start that failed stands in its own spans.
+A span leaves the process when it ends, so nothing that may last for weeks is a span. A start of a stream is a trace
+that ends as soon as its query runs. Each batch is a trace of its own, and so is the stop; both link to their start.
+What happened in a start that failed stands in its own spans.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from importlib.resources import files
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 import telemetry
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, fitted
 from lakehouse_ingest.observe import span_names
+from lakehouse_ingest.observe.events import FailedBatch, HealthServes, LogLevelChanged, SettingsNotReadAgain, SparkLine
 from lakehouse_ingest.observe.health import Board, State
-from lakehouse_ingest.observe.recent_activity import History, Told
-from lakehouse_ingest.printable import all_printable
+from lakehouse_ingest.observe.pages import StatusPages
+from lakehouse_ingest.observe.recent_activity import RecentActivity
 from lakehouse_ingest.settings import HealthSettings, Settings
 from lakehouse_ingest.settings.secret_words import WORDS, secrets_of
-from telemetry import Answer, Pages, Span, as_json, carried, metrics, metrics_page
+from telemetry import Event, Events, Listener, LogLines, Meter, Metrics, Span, carried, metrics, metrics_page
 
-__all__ = ["Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
+__all__ = ["Event", "Listener", "Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
 
-PAGE = files("lakehouse_ingest").joinpath("observe", "status.html")
-# It loads nothing from anywhere, and nobody shows it within a page of his own.
-ALONE = {
-    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; style-src 'unsafe-inline';"
-    " script-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-}
 PULLED = ("none", "prometheus")  # exporters that wait to be asked
 NOTHING: Mapping[str, object] = {}
-NO_METRICS = "there are none to show: set `telemetry.metrics`"
 
 
 class Watch:
     """One pipeline as seen from outside."""
 
     def __init__(self, pipeline: str, sink: telemetry.Telemetry) -> None:
-        self.log = Told(structlog.get_logger("pipeline"), self._heard)
-        self.events = telemetry.Events(self.log, sink, pipeline)
-        self.board = Board()
-        self._counted: dict[tuple[str, str], Mapping[tuple[str, int], int]] = {}  # by instrument and stream, last
-        self.history = History(shown=telemetry.masked_text)
-        self._sink = sink
         self._pipeline = pipeline
+        self._sink = sink
+        self._meter = Meter(sink, pipeline=pipeline)
+        log = structlog.get_logger("pipeline").bind(pipeline=pipeline)
+        self._events = Events(LogLines(log), Metrics(self._meter))
+        self.board = Board()
+        self.activity = RecentActivity(shown=telemetry.masked_text)
         self._served = False
+        self._partitions: dict[tuple[str, str], Mapping[tuple[str, int], int]] = {}  # by instrument and stream
         self._starts: dict[str, tuple[span_names.Attributes, str]] = {}  # by stream: its source, and the last start
 
     @property
     def measures(self) -> bool:
-        """Whether what costs something to find out is of use to anybody."""
+        """Whether somebody gets the metrics, so that costly figures are worth finding out."""
         return self._sink is not telemetry.OFF
 
     @property
@@ -66,24 +60,40 @@ class Watch:
         return self._served or self.measures
 
     def hide(self, secret: str) -> None:
-        """One that is in no settings; logs and traces show it no more than those."""
+        """A secret that is in no settings; logs and traces hide it like those."""
         telemetry.mask(secret)
 
-    # -- what happens -------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------
+
+    def emit(self, event: Event) -> None:
+        self._events.emit(event)
+
+    def add_listener(self, listener: Listener) -> None:
+        self._events.add(listener)
+
+    def heard_by(self, listener: Listener) -> AbstractContextManager[None]:
+        """While the block runs, the listener gets each event, after the log and the metrics."""
+        return self._events.heard_by(listener)
+
+    def relay(self, level: str, logger: str, line: str) -> None:
+        """What Spark's Java process says, in the shape of our own lines."""
+        self.emit(SparkLine(severity=cast("telemetry.Level", level), logger=logger, text=line))
+
+    # -- streams, batches and their spans ------------------------------------------------------------------
 
     @contextmanager
     def stream(self, stream: str) -> Iterator[None]:
-        """From its first start to its end, whatever that is."""
-        self.board.tell(stream, State.STARTING)
+        """From its first start to its end, good or bad."""
+        self.board.report(stream, State.STARTING)
         try:
             yield
         except BaseException as end:
-            self.tell(stream, State.FAILED, end)
+            self.report(stream, State.FAILED, end)
             raise
-        self.tell(stream, State.ENDED)
+        self.report(stream, State.ENDED)
 
-    def tell(self, stream: str, state: State, error: BaseException | None = None) -> None:
-        self.board.tell(stream, state, _shown(error) if error else "")
+    def report(self, stream: str, state: State, error: BaseException | None = None) -> None:
+        self.board.report(stream, state, _shown(error) if error else "")
         self.gauge("lakehouse.running", 1 if state is State.RUNNING else 0, stream=stream)
 
     @contextmanager
@@ -96,7 +106,7 @@ class Watch:
                 yield span
             landed = True
         except Exception as failure:
-            self.events.batch_failed(stream=stream, batch=number, error=failure)
+            self.emit(FailedBatch(stream=stream, batch=number, error=failure))
             raise
         finally:
             self.board.batch_ended(stream, landed=landed)
@@ -108,13 +118,7 @@ class Watch:
         with self.span(name, stream, table, **attributes) as span:
             yield span
         self.board.moved(stream)
-        self._sink.record(
-            "lakehouse.stage.duration",
-            monotonic() - began,
-            pipeline=self._pipeline,
-            stream=stream,
-            stage=name,
-        )
+        self._meter.record("lakehouse.stage.duration", monotonic() - began, stream=stream, stage=name)
 
     @contextmanager
     def commit(self, table: str, stream: str) -> Iterator[Span]:
@@ -122,10 +126,10 @@ class Watch:
         with self.span("commit", stream, table) as span:
             yield span
         self.board.moved(stream)
-        self._sink.record("lakehouse.commit.duration", monotonic() - began, pipeline=self._pipeline, table=table)
+        self._meter.record("lakehouse.commit.duration", monotonic() - began, table=table)
 
     def span(self, name: str, stream: str, table: str | None = None, /, **attributes: object) -> Span:
-        """What is done, with a table or the source as its object."""
+        """Some work on a table or on the source."""
         source, _ = self._starts.get(stream, ({}, ""))
         said = {
             **attributes,
@@ -138,7 +142,7 @@ class Watch:
 
     @contextmanager
     def start(self, stream: str, source: span_names.Attributes) -> Iterator[Span]:
-        """Until the stream's query runs, or can't."""
+        """Until the stream's query runs or has failed to."""
         self._starts[stream] = source, ""
         with self.span("start", stream, **source) as span:
             self._starts[stream] = source, span.traceparent
@@ -146,7 +150,7 @@ class Watch:
 
     @contextmanager
     def stop(self, stream: str) -> Iterator[Span]:
-        """From the moment when no batch begins any more."""
+        """From the moment when no further batch begins."""
         with self.span("stop", stream) as span:
             span.link(self._starts.get(stream, ({}, ""))[1], begun_by="start")
             yield span
@@ -162,142 +166,90 @@ class Watch:
         partitions: int,
         snapshot: int | None = None,
     ) -> None:
-        """As it is after a landing, which wrote to so many `partitions`."""
+        """As it is after a batch, which wrote to so many `partitions`."""
         figures = {"rows": rows, "files": files, "size": size, "snapshots": snapshots, "partitions": partitions}
         for what, value in figures.items():
             self.gauge(f"lakehouse.table.{what}", value, table=table)
         if self._served:
-            self.history.table(table, rows, files, size, snapshots, snapshot)
+            self.activity.table(table, rows, files, size, snapshots, snapshot)
 
     def dead(self, stream: str, samples: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> None:
-        """One of each reason, as it came; the `names` of fields that are known may be shown."""
+        """One dead-letter record of each reason, with its bytes. The `names` of known fields may be shown."""
         if self._served:
-            self.history.dead(stream, samples, names)
+            self.activity.dead(stream, samples, names)
 
     def lag(self, stream: str, lag: Mapping[tuple[str, int], int], seconds: float) -> None:
         self._of_partitions("lakehouse.lag", stream, lag)
         self.gauge("lakehouse.lag.time", seconds, stream=stream)
         if self._served:
-            self.history.lag(stream, sum(lag.values()), seconds)
+            self.activity.lag(stream, sum(lag.values()), seconds)
 
     def uncommitted(self, stream: str, offsets: Mapping[tuple[str, int], int]) -> None:
         self._of_partitions("lakehouse.uncommitted", stream, offsets)
 
     def _of_partitions(self, instrument: str, stream: str, counts: Mapping[tuple[str, int], int]) -> None:
-        # A gauge stays as it was set last, and of what is read no more nothing waits.
-        gone = dict.fromkeys(self._counted.get((instrument, stream), {}).keys() - counts.keys(), 0)
-        self._counted[instrument, stream] = counts
+        # A gauge keeps its last value, and in a partition that is no longer read nothing waits.
+        gone = dict.fromkeys(self._partitions.get((instrument, stream), {}).keys() - counts.keys(), 0)
+        self._partitions[instrument, stream] = counts
         for (topic, number), records in {**gone, **counts}.items():
             self.gauge(instrument, records, stream=stream, topic=topic, partition=number)
 
-    def _heard(self, level: str, event: str, said: Mapping[str, Any]) -> None:
-        if self._served:
-            self.history.heard(level, event, said)
-
-    def relay(self, level: str, logger: str, line: str) -> None:
-        """What Spark's Java process says, in the shape of our own lines; what it just prints is no event to count."""
-        getattr(self.log, level)("spark", line=line, **({"logger": logger} if logger else {}))
-        if logger and level in {"warning", "error"}:
-            self.count("lakehouse.warnings", 1, event="spark")
-
     def gauge(self, instrument: str, value: float, **attributes: object) -> None:
-        self._sink.gauge(instrument, value, pipeline=self._pipeline, **attributes)
+        self._meter.gauge(instrument, value, **attributes)
 
     def count(self, instrument: str, value: float, **attributes: object) -> None:
-        self._sink.count(instrument, value, pipeline=self._pipeline, **attributes)
+        self._meter.count(instrument, value, **attributes)
 
-    def again(self, before: Settings, reread: Callable[[], Settings]) -> None:
-        """The level of the log as the settings have it by now; nothing else of them is taken while we run."""
+    def reload_log_level(self, before: Settings, reread: Callable[[], Settings]) -> None:
+        """Takes the level of the log from the settings as they are now, and nothing else while we run."""
         try:
             now = reread()
         except LakehouseError as refusal:
-            self.events.warned("settings_not_read_again", error=str(refusal))
+            self.emit(SettingsNotReadAgain(error=str(refusal)))
             return
         telemetry.set_level(now.log.level)
         others = before.model_copy(update={"log": before.log.model_copy(update={"level": now.log.level})}) != now
-        said = {"other_changes": "taken at the next start"} if others else {}
-        self.log.warning("log_level", to=now.log.level, **said)
+        self.emit(LogLevelChanged(to=now.log.level, other_changes="taken at the next start" if others else None))
 
     # -- for whoever asks ---------------------------------------------------------------------------------
 
     @contextmanager
     def serving(self, settings: HealthSettings, about: Mapping[str, object] = NOTHING) -> Iterator[str | None]:
-        """The pages of health, as long as the block runs; gives where they are. `about`: what the pipeline is."""
+        """The pages of health, as long as the block runs; gives their address. `about`: what the pipeline is."""
         if settings.port is None:
             yield None
             return
-        pages = self._pages(settings, about)
+        shown = StatusPages(self._pipeline, about, settings, self.board, self.activity, self._sink.scrape)
+        pages = shown.open(settings.port)
         self._served = True
         pages.start()
-        self.log.info("health_serves", url=pages.url)
+        self.emit(HealthServes(url=pages.url))
         try:
-            yield pages.url
+            # Nobody looks at what happened before there was a page.
+            with self.heard_by(self.activity):
+                yield pages.url
         finally:
             pages.close()
-
-    def _pages(self, settings: HealthSettings, about: Mapping[str, object]) -> Pages:
-        def live(_: Mapping[str, str]) -> Answer:
-            verdict = self.board.live(settings.stuck)
-            return _answer({"live": verdict.good, "reasons": verdict.reasons}, 200 if verdict.good else 503)
-
-        def ready(_: Mapping[str, str]) -> Answer:
-            verdict = self.board.ready(settings.fresh)
-            said = {"ready": verdict.good, "reasons": verdict.reasons, "pipeline": self._pipeline}
-            return _answer({**said, "streams": self.board.shown()}, 200 if verdict.good else 503)
-
-        def scrape(headers: Mapping[str, str]) -> Answer:
-            return self._sink.scrape(headers.get("accept", "")) or as_json({"error": NO_METRICS}, 404)
-
-        def status(_: Mapping[str, str]) -> Answer:
-            alive, verdict = self.board.live(settings.stuck), self.board.ready(settings.fresh)
-            said = {"pipeline": self._pipeline, "live": alive.good, "ready": verdict.good, "reasons": verdict.reasons}
-            said |= {"about": about}
-            return _answer({**said, "doing": self.board.shown(), **self.history.told()})
-
-        page = Answer(PAGE.read_bytes(), "text/html; charset=utf-8", headers=ALONE)
-        pages = {
-            "/": lambda _: page,
-            "/live": live,
-            "/metrics": scrape,
-            "/ready": ready,
-            "/status.json": status,
-        }
-        assert settings.port is not None
-        try:
-            return Pages(settings.host, settings.port, pages, settings.hosts, " or add the name to `health.hosts`")
-        except (OSError, UnicodeError, OverflowError) as failure:
-            said = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
-            raise SettingsRefused(
-                fitted(
-                    f"health can't be served at {settings.host} port {settings.port}: {said};"
-                    " choose another `health.port` or `health.host`"
-                )
-            ) from failure
 
     def close(self) -> None:
         self._sink.shutdown(timeout_s=5)
 
 
-def _answer(said: Mapping[str, Any], status: int = 200) -> Answer:
-    """For a page or a terminal, which is not to obey what records and servers have said."""
-    return as_json(all_printable(said), status)
-
-
 def _shown(error: BaseException) -> str:
-    """Its sentence, for anybody."""
+    """Its sentence, on one line and without secrets."""
     return fitted(telemetry.masked_text(" ".join(f"{type(error).__qualname__}: {error}".split())))
 
 
 def watch(settings: Settings, *, instance: str = "") -> Watch:
-    """Logs configured and telemetry started as the settings say. Without a name an instance has one of this process."""
-    telemetry.configure_logs(telemetry.LogSettings(settings.log.level, settings.log.format))
+    """Configures the log and starts telemetry, as the settings say. Without `instance` a process names itself."""
+    telemetry.configure_logs(telemetry.LogOptions(settings.log.level, settings.log.format))
     telemetry.mask_names(WORDS)
     for secret in secrets_of(settings):
         telemetry.mask(secret)
     wanted = settings.telemetry
     try:
         sink = telemetry.start(
-            telemetry.TelemetrySettings(
+            telemetry.TelemetryOptions(
                 traces=wanted.traces,
                 metrics=wanted.metrics,
                 exporter=wanted.exporter,
@@ -315,13 +267,13 @@ def watch(settings: Settings, *, instance: str = "") -> Watch:
 
 @contextmanager
 def pushing(settings: Settings, by: str) -> Iterator[Watch | None]:
-    """For a command that comes and goes, whose metrics nobody can ask for: None where they can't be sent either."""
+    """For a command that ends soon, so that nobody can ask for its metrics. None where they can't be sent either."""
     wanted = settings.telemetry
     if not wanted.metrics or wanted.exporter in PULLED:
         yield None
         return
     without = {"telemetry": wanted.model_copy(update={"traces": False}), "health": HealthSettings()}
-    # One instance for good: what the next run finds takes the place of what this one has.
+    # Each run has the same instance name, so its findings replace those of the run before.
     one = watch(settings.model_copy(update=without), instance=by)
     try:
         yield one

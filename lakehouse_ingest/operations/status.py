@@ -1,4 +1,4 @@
-"""How far a stream has come, from nothing but what the tables, the batch record and the broker say."""
+"""How far a stream has come, as the tables, the batch log and the broker say."""
 
 import dataclasses
 import datetime as dt
@@ -18,8 +18,8 @@ from lakehouse_ingest.tables import Lake, TableState, newest_generation
 from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
-RECENT = dt.timedelta(minutes=1)  # before the record's newest row: so far back the last batch is looked for
-DAY = dt.timedelta(days=1)  # likewise, where other streams have written since, and more than the record keeps
+RECENT = dt.timedelta(minutes=1)  # the last batch is searched so far back from the newest row of the batch log
+DAY = dt.timedelta(days=1)  # likewise, if other streams have pushed the snapshot of our last batch out of its history
 OUTCOMES = ("received", "landed", "dead", "filtered", "discarded")
 
 
@@ -27,10 +27,10 @@ OUTCOMES = ("received", "landed", "dead", "filtered", "discarded")
 class PartitionStanding:
     topic: str
     partition: int
-    landed: int  # all below this offset has its place
-    end: int | None  # the topic's; None when the broker does not answer
+    landed: int  # every record below this offset has its outcome
+    end: int | None  # of the partition in the topic; None if the broker does not answer
     lag: int | None
-    uncommitted: int | None  # offsets behind `end`, which wait for the end of a transaction that is open
+    uncommitted: int | None  # offsets behind `end`, held back by an open transaction
 
 
 @dataclass(frozen=True)
@@ -60,26 +60,26 @@ class StreamStanding:
     partitions: Sequence[PartitionStanding]
     tables: Sequence[TableStanding]
     last_batch: BatchStanding | None
-    gone: Sequence[str] = ()  # tables that it has landed in, and that are not there
+    gone: Sequence[str] = ()  # tables that it has written to, and that are not there
 
     @property
     def lag(self) -> int | None:
-        """None while the broker is silent; what is gone there lags no more."""
+        """None while the broker does not answer. Partitions that are gone have no lag."""
         lags = [each.lag for each in self.partitions if each.lag is not None]
         return sum(lags) if lags else None
 
 
 def standing(
-    lake: Lake, identity: str, record_name: str, ends: Offsets | None, high: Offsets, every: float
+    lake: Lake, identity: str, batch_log_name: str, ends: Offsets | None, high: Offsets, every: float
 ) -> StreamStanding | None:
-    """None where this stream has never been. `ends`: how far a reader gets; `high`: how far records are written."""
-    record = lake.find(record_name)
-    if record is None:
+    """None if this stream has left no mark. `ends`: how far a reader gets; `high`: how far records are written."""
+    batch_log = lake.find(batch_log_name)
+    if batch_log is None:
         return None
-    registered = lake.registered(record_name)
+    registered = lake.registered(batch_log_name)
     states = {name: lake.find(name) for name in registered}
     found = [state for state in states.values() if state]
-    seen = [lake.seen(state) for state in (record, *found)]
+    seen = [lake.seen(state) for state in (batch_log, *found)]
     places = [place.within(newest_generation(seen)) for place in seen]
     if not (marks := [place.mark for place in places if place.mark]):
         return None
@@ -89,8 +89,8 @@ def standing(
         max(mark.token.epoch for mark in marks),
         [_partition(at, offset, ends, high) for at, offset in sorted(done.items())],
         [_table(state) for state in sorted(found, key=lambda state: state.name)],
-        _last_batch(lake, record, identity, RECENT + dt.timedelta(seconds=every)),
-        # Of those without an id somebody has said that they are to be taken as they are.
+        _last_batch(lake, batch_log, identity, RECENT + dt.timedelta(seconds=every)),
+        # A table without an id is one that a person has decided to take as it is.
         sorted(name for name, state in states.items() if state is None and registered[name].uuid),
     )
 
@@ -115,16 +115,16 @@ def _moment(milliseconds: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
 
 
-def _last_batch(lake: Lake, record: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
-    """Of this stream: others may write to the same record later."""
-    tokens = ((each, each.summary.get(TOKEN, "")) for each in record.ancestors())
+def _last_batch(lake: Lake, batch_log: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
+    """The last batch of this stream. Other streams may have written to the batch log since."""
+    tokens = ((each, each.summary.get(TOKEN, "")) for each in batch_log.ancestors())
     own = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
-    newest = own or next(record.ancestors(), None)
+    newest = own or next(batch_log.ancestors(), None)
     if newest is None:
         return None
     since = _moment(newest.timestamp_ms) - (recent if own else DAY)
     columns = ("pipeline", "kind", "batch", "started_at", "finished_at", "partitions", "reasons", "note")
-    rows = lake.rows_since(record.name, "finished_at", since, columns)
+    rows = lake.rows_since(batch_log.name, "finished_at", since, columns)
     batches = [row for row in rows if row["pipeline"] == identity and row["kind"] == "batch"]
     return _batch(max(batches, key=lambda row: (row["finished_at"], row["batch"]))) if batches else None
 
@@ -147,34 +147,35 @@ def _batch(row: Mapping[str, Any]) -> BatchStanding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class StreamStatus:
     """One stream, and why its lag is not known."""
 
     name: str
     standing: StreamStanding | None
-    silent: str = ""  # what keeps the broker from answering
+    silent: str = ""  # why the broker does not answer
 
 
-def look(settings: Settings, jars: Path | None = None) -> list[Found]:
+def look(settings: Settings, jars: Path | None = None) -> list[StreamStatus]:
     with catalog_at(settings, jars) as uri:
         return of_streams(settings, uri)
 
 
-def of_streams(settings: Settings, uri: str) -> list[Found]:
-    return [_found(settings, stream, uri) for stream in settings.streams]
+def of_streams(settings: Settings, uri: str) -> list[StreamStatus]:
+    return [_status(settings, stream, uri) for stream in settings.streams]
 
 
-def _found(settings: Settings, stream: StreamSettings, uri: str) -> Found:
+def _status(settings: Settings, stream: StreamSettings, uri: str) -> StreamStatus:
     identity = settings.identity_of(stream)
     lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
-    record = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
+    batch_log = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
     ends: Offsets | None = None
     high: Offsets = {}
     silent = ""
     try:
         source = sources.of_stream(settings.source, stream)
-        _, high = source.bounds()  # before the ends: what is written meanwhile waits for no transaction
+        _, high = source.bounds()  # before the ends, or records written in between would look held back
         ends = source.ends()
     except LakehouseError as failure:
         silent = str(failure)
-    return Found(stream.known_as, standing(lake, identity, record, ends, high, settings.ledger.batch_every), silent)
+    now = standing(lake, identity, batch_log, ends, high, settings.ledger.batch_every)
+    return StreamStatus(stream.known_as, now, silent)

@@ -16,6 +16,7 @@ from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.environment.signals import stopping
 from lakehouse_ingest.environment.spark_session import session
+from lakehouse_ingest.observe.events import CatalogServes
 from lakehouse_ingest.observe.watch import Watch, watch
 from lakehouse_ingest.pipeline.dry_run import Foresight, foresee
 from lakehouse_ingest.pipeline.options import RunOptions
@@ -120,7 +121,7 @@ def _embedded(settings: Settings, jars: Path | None, stack: ExitStack, watching:
     catalog = embedded(settings.catalog, settings.s3, jars)
     uri = catalog.start()
     stack.callback(catalog.stop)
-    watching.log.info("catalog_serves", uri=uri, warehouse=catalog.place, pid=os.getpid())
+    watching.emit(CatalogServes(uri=uri, warehouse=catalog.place, pid=os.getpid()))
     return uri
 
 

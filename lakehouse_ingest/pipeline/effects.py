@@ -13,6 +13,7 @@ from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Mark
+from lakehouse_ingest.observe.events import CommitReconciled, CommitRetried, SnapshotsExpired, SnapshotsNotExpired
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.group_offsets import GroupOffsets
 from lakehouse_ingest.pipeline.reporting import BatchReports
@@ -115,9 +116,9 @@ class LiveEffects(ChangesTables):
                 count = expire(self.spark, place.table, self.pipeline, place.epoch, self.retention(place.table))
         except (Py4JError, PySparkException) as failure:
             # What has landed has landed; expiry is tried again after the next landing.
-            self.watch.events.warned("snapshots_not_expired", table=place.table, error=spark_errors.sentence(failure))
+            self.watch.emit(SnapshotsNotExpired(table=place.table, error=spark_errors.sentence(failure)))
             return place
-        self.watch.events.snapshots_expired(table=place.table, count=count)
+        self.watch.emit(SnapshotsExpired(table=place.table, count=count))
         return self.lake.again(place)
 
 
@@ -146,13 +147,13 @@ class RealWorld:
     turns: Turns = field(default_factory=Turns)  # at the tables that several streams of this process write to
 
     def lake(self, settings: Settings, pipeline: str) -> Lake:
-        events = self.watch.events
+        emit = self.watch.emit
         return Lake(
             self.connection,
             pipeline,
             settings.catalog.publish,
-            lambda table, attempt, error: events.commit_retried(table=table, attempt=attempt, error=error),
-            settled=lambda table: events.commit_reconciled(table=table),
+            lambda table, attempt, error: emit(CommitRetried(table=table, attempt=attempt, error=error)),
+            settled=lambda table: emit(CommitReconciled(table=table)),
             create=settings.catalog.create,
             turns=self.turns,
             retention=retention_of(settings),

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehouse_ingest.environment.spark_internals import callback_client
 from lakehouse_ingest.environment.spark_session import close_catalog
 
 Batch = Callable[[DataFrame, int], None]
@@ -23,7 +24,7 @@ class BatchFailed(Exception):
 
 class Callback:
     def __init__(self, spark: SparkSession, do: Batch) -> None:
-        self._client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]  # noqa: SLF001
+        self._client = callback_client(spark)
         self._do: Batch | None = do
         self._connection: Any = None
         self._session: SparkSession | None = None  # the query's own

@@ -5,6 +5,7 @@ from contextlib import suppress
 from time import monotonic
 
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.observe.events import GroupOffsetsNotPublished
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.stages.sources import Source
@@ -39,7 +40,7 @@ class GroupOffsets:
             self._publish(complete)
         except LakehouseError as failure:
             self._due = monotonic() + REFUSED_S
-            self._watch.events.warned("group_offsets_not_published", error=str(failure))
+            self._watch.emit(GroupOffsetsNotPublished(error=str(failure)))
         else:
             self._due = monotonic() + self._every
 

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lakehouse_ingest.environment import spark_errors
 from lakehouse_ingest.errors import LakehouseError, TryAgain
+from lakehouse_ingest.observe.events import Started
 from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Span
 from lakehouse_ingest.pipeline import pacing
@@ -130,13 +131,15 @@ class OneStart:
     def _report_start(self, runner: BatchRunner, span: Span) -> None:
         stream, epoch, tables = self.of, runner.opened.token.epoch, len(runner.tables.registered)
         span.set(epoch=epoch, tables=tables, shape=runner.shape)
-        stream.watch.events.started(
-            stream=stream.name,
-            epoch=epoch,
-            topics=stream.topics,
-            tables=tables,
-            shape=runner.shape,
-            bad={"discarded" if stream.stream.on_error == "ignore" else "dead": [*Reason]},
+        stream.watch.emit(
+            Started(
+                stream=stream.name,
+                epoch=epoch,
+                topics=stream.topics,
+                tables=tables,
+                shape=runner.shape,
+                bad={"discarded" if stream.stream.on_error == "ignore" else "dead": [*Reason]},
+            )
         )
 
     # -- queries ------------------------------------------------------------------------------------------
@@ -165,13 +168,13 @@ class OneStart:
             )
         self.begun.close()
         self.progress, self._hinted = Progress(query), runner.record.complete
-        stream.watch.tell(stream.name, State.RUNNING)
+        stream.watch.report(stream.name, State.RUNNING)
         try:
             then = self._attend(query, self.progress, runner)
         finally:
             closing.set()
             if stream.stop.is_set():
-                stream.watch.tell(stream.name, State.STOPPING)
+                stream.watch.report(stream.name, State.STOPPING)
             if then is not Next.QUERY:
                 self.ending.enter_context(stream.watch.stop(stream.name))
             # A batch that is under way ends first.

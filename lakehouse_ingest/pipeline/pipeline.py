@@ -9,6 +9,8 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.environment.spark_internals import java_process
+from lakehouse_ingest.observe.events import StreamFailed
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.effects import RealWorld, World
 from lakehouse_ingest.pipeline.options import RunOptions
@@ -77,11 +79,11 @@ class Pipeline:
 
     @property
     def _jvm(self) -> int | None:
-        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        process = java_process(self.spark)
         return process.pid if process is not None else None
 
     def _ended(self, stream: Stream, future: Future[None], streams: int) -> BaseException | None:
         failure = future.exception()
         if failure and streams > 1:
-            self.watch.events.stream_failed(stream=stream.name, error=failure)
+            self.watch.emit(StreamFailed(stream=stream.name, error=failure))
         return failure

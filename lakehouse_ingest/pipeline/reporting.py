@@ -7,6 +7,7 @@ from math import inf
 from time import monotonic, time
 
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.observe.events import BatchLanded, ManyFiles, MetadataNotMeasured
 from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.tables import Place
@@ -31,12 +32,13 @@ class BatchReports:
 
     def written(self, rows: Unpublished) -> None:
         if rows.files > MANY_FILES:
-            self.watch.events.warned(
-                "many_files",
-                table=rows.landing.place.table,
-                files=rows.files,
-                rows=rows.rows,
-                advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+            self.watch.emit(
+                ManyFiles(
+                    table=rows.landing.place.table,
+                    files=rows.files,
+                    rows=rows.rows,
+                    advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+                )
             )
 
     def published(self, rows: Unpublished, place: Place) -> None:
@@ -57,22 +59,24 @@ class BatchReports:
         for sent_in in sorted(tally.traces)[:LINKS]:
             span.link(sent_in, begun_by="producer")
         self.newest = tally.newest_ms / 1000 if tally.newest_ms else None
-        self.watch.events.batch_landed(
-            stream=self.stream,
-            batch=landed.token.batch,
-            received=tally.received,
-            duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
-            landed={each.table: each.rows for each in landed.receipts if each.table != self.dead_letters},
-            files={receipt.table: receipt.files for receipt in landed.receipts},
-            written={receipt.table: receipt.size for receipt in landed.receipts},
-            dead=tally.dead,
-            trimmed=tally.total(TRIMMED),
-            filtered=tally.total(FILTERED),
-            discarded=landed.reasons if tally.total(DISCARDED) else {},
-            freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
-            event_age_s=time() - tally.event_ms / 1000 if tally.event_ms is not None else None,
-            size=tally.bytes,
-            note=landed.note,
+        self.watch.emit(
+            BatchLanded(
+                stream=self.stream,
+                batch=landed.token.batch,
+                received=tally.received,
+                duration_s=(dt.datetime.now(dt.UTC) - landed.started_at).total_seconds(),
+                landed={each.table: each.rows for each in landed.receipts if each.table != self.dead_letters},
+                files={receipt.table: receipt.files for receipt in landed.receipts},
+                written={receipt.table: receipt.size for receipt in landed.receipts},
+                dead=tally.dead,
+                trimmed=tally.total(TRIMMED),
+                filtered=tally.total(FILTERED),
+                discarded=landed.reasons if tally.total(DISCARDED) else {},
+                freshness_s=max(0.0, time() - tally.oldest_ms / 1000) if tally.oldest_ms else None,
+                event_age_s=time() - tally.event_ms / 1000 if tally.event_ms is not None else None,
+                size=tally.bytes,
+                note=landed.note,
+            )
         )
 
     def due(self, tables: Iterable[str]) -> list[str]:
@@ -88,4 +92,4 @@ class BatchReports:
         try:
             self.watch.gauge("lakehouse.table.metadata", self.metadata_size(table), table=table)
         except LakehouseError as failure:
-            self.watch.events.warned("metadata_not_measured", table=table, error=str(failure))
+            self.watch.emit(MetadataNotMeasured(table=table, error=str(failure)))

@@ -19,7 +19,9 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakehouse_ingest.environment.spark_internals import java_query
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.observe.events import LookFailed, TransactionHangs
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
@@ -145,7 +147,7 @@ class Progress:
         """Whether there was a trigger since the last look, be it an idle one."""
         with suppress(Py4JError, OSError):  # one that has ended is for its stream to find
             # Spark's own object: pyspark's would be asked of the JVM field by field.
-            last = self.query._jsq.lastProgress()  # noqa: SLF001
+            last = java_query(self.query).lastProgress()
             if last is not None and (at := str(last.timestamp())) != self._at:
                 self._at, self.said = at, json.loads(last.json())
                 return True
@@ -217,9 +219,15 @@ class Looks:
             return  # how far behind is not known while the broker is away; that it is, the stream finds
         self.watch.uncommitted(stream.name, uncommitted(ends, high))
         for found in self._open.setdefault(stream.name, OpenTransactions()).see(self.clock(), ends, high):
-            said = {"topic": found.topic, "partition": found.partition, "offset": found.stable}
-            sentence = found.sentence(self.settings.brokers)
-            self.watch.events.warned("transaction_hangs", stream=stream.name, **said, error=sentence)
+            self.watch.emit(
+                TransactionHangs(
+                    stream=stream.name,
+                    topic=found.topic,
+                    partition=found.partition,
+                    offset=found.stable,
+                    error=found.sentence(self.settings.brokers),
+                )
+            )
         behind.see(moment, ends)
         self.watch.lag(stream.name, behind.lag(landed), behind.seconds(time(), landed, stream.newest))
 
@@ -261,4 +269,4 @@ def _safely(look: Callable[[], None], watch: Watch) -> None:
     try:
         look()
     except Exception as failure:  # noqa: BLE001 - whatever there is to see, it ends no stream, and no looking
-        watch.log.debug("look_failed", error=f"{type(failure).__name__}: {failure}", took_s=monotonic() - began)
+        watch.emit(LookFailed(error=failure, took_s=monotonic() - began))

@@ -16,9 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.environment import spark_errors
+from lakehouse_ingest.environment.spark_internals import java_process
 from lakehouse_ingest.environment.spark_session import session_of_its_own
 from lakehouse_ingest.errors import LakehouseError, Superseded, TryAgain
 from lakehouse_ingest.observe import span_names
+from lakehouse_ingest.observe.events import Fenced, NoTopicYet, PublishesDirectly, ReplicasTakeTurns, Retrying
 from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.pipeline import one_start
@@ -86,7 +88,7 @@ class Stream:
         """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
         self.refuse_unread()
         if self.settings.catalog.publish == "direct":
-            self.watch.log.info("publishes_directly", stream=self.name)
+            self.watch.emit(PublishesDirectly(stream=self.name))
         retry = self.settings.retry
         budget = RetryBudget(retry.first, retry.limit)
         while not (self.stop.is_set() or self.has_enough):
@@ -96,7 +98,7 @@ class Stream:
                 if not self.start_once(budget):
                     return
             except Superseded as end:
-                self.watch.events.superseded(end)
+                self.watch.emit(Fenced(error=end))
                 raise
             except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
                 failure = self.explained(error)
@@ -105,8 +107,8 @@ class Stream:
                 again = budget.failed(landed=self.landed > before)
                 if again is None:
                     raise TryAgain(f"given up after {retry.limit:.0f} s: {failure}") from failure
-                self.watch.events.retrying(stream=self.name, attempt=again.attempt, wait_s=again.wait_s, error=failure)
-                self.watch.tell(self.name, State.WAITING, failure)
+                self.watch.emit(Retrying(stream=self.name, attempt=again.attempt, wait_s=again.wait_s, error=failure))
+                self.watch.report(self.name, State.WAITING, failure)
                 self.stop.wait(again.wait_s)
 
     def refuse_unread(self) -> None:
@@ -115,7 +117,7 @@ class Stream:
 
     def start_once(self, budget: RetryBudget) -> bool:
         """Whether another start has to follow at once: there are topics or partitions that this one does not read."""
-        self.watch.tell(self.name, State.STARTING)
+        self.watch.report(self.name, State.STARTING)
         source = self._source()
         if source is None:
             return False
@@ -164,10 +166,10 @@ class Stream:
         contest = replicas.contest(lake, record, self.identity, self.process)
         if contest is None:
             return True
-        self.watch.events.warned("replicas_take_turns", stream=self.name, wait_s=contest.wait_s, error=contest.sentence)
-        self.watch.board.tell(self.name, State.WAITING, contest.sentence)
+        self.watch.emit(ReplicasTakeTurns(stream=self.name, wait_s=contest.wait_s, error=contest.sentence))
+        self.watch.board.report(self.name, State.WAITING, contest.sentence)
         stopped = self.stop.wait(contest.wait_s)
-        self.watch.tell(self.name, State.STARTING)
+        self.watch.report(self.name, State.STARTING)
         return not stopped
 
     def _source(self) -> Source | None:
@@ -178,9 +180,9 @@ class Stream:
         everything, told = kind(self.settings.source, ()), False
         while not (found := everything.matching(pattern)):
             if not told:
-                self.watch.log.info("no_topic_yet", stream=self.name, topic_pattern=pattern)
+                self.watch.emit(NoTopicYet(stream=self.name, topic_pattern=pattern))
             told = True
-            self.watch.board.tell(self.name, State.STARTING, f"no topic matches {pattern} yet")
+            self.watch.board.report(self.name, State.STARTING, f"no topic matches {pattern} yet")
             if self.options.until_latest or self.stop.wait(one_start.TOPICS_S):
                 return None
         self.stream = self.stream.model_copy(update={"topics": tuple(found)})
@@ -195,5 +197,5 @@ class Stream:
 
     def _spark_is_gone(self) -> bool:
         """Whether there is no Java process any more to try it with."""
-        process = getattr(self.spark.sparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+        process = java_process(self.spark)
         return process is not None and process.poll() is not None

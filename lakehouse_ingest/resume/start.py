@@ -17,6 +17,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Head, Mark
+from lakehouse_ingest.observe.events import BatchesReduced, SchemaChanged, SettingsChanged, TablesPassedOver
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import replicas, setting_changes, shared_partitions, start_offsets
@@ -171,7 +172,7 @@ class Opening:
         if found.unread:
             first, *_ = found.unread.values()
             names = [*found.unread]
-            self.watch.events.warned("tables_passed_over", stream=self.stream.known_as, tables=names, error=str(first))
+            self.watch.emit(TablesPassedOver(stream=self.stream.known_as, tables=names, error=str(first)))
         return {name: each for name, each in found.tables.items() if name != self._record}
 
     def _claim(self, known: dict[str, Registered]) -> Claim:
@@ -211,7 +212,7 @@ class Opening:
         before = self.lake.seen(record).carried.get(f"{keys.SETTINGS}{self._pipeline}")
         now = setting_changes.meaning(self.settings, self.stream)
         for change in setting_changes.compare(before, now, accepted=self.accept_changes):
-            self.watch.events.warned("settings_changed", stream=self.stream.known_as, change=change)
+            self.watch.emit(SettingsChanged(stream=self.stream.known_as, change=change))
 
     # -- where it goes on ---------------------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ class Opening:
         most = self.stream.max_records
         size = batch_size.of_start(record, self._pipeline, most, replaces_replica=replaces_replica)
         if size < most:
-            self.watch.events.warned("batches_reduced", stream=self.stream.known_as, max_records=size, advice=REDUCED)
+            self.watch.emit(BatchesReduced(stream=self.stream.known_as, max_records=size, advice=REDUCED))
         return size
 
     def _holders(self, uncertain: Sequence[Place], heads: Mapping[str, Head]) -> list[Holder]:
@@ -264,7 +265,7 @@ class Opening:
             claim.epoch,
             claim.registered,
             places,
-            lambda of, changes: self.watch.events.schema_changed(table=of, changes=changes),
+            lambda of, changes: self.watch.emit(SchemaChanged(table=of, changes=changes)),
             lambda names: self.lake.find_all(names, self.threads),
         )
 

@@ -6,12 +6,12 @@ those that the entry's template names; so records of one route go to one table.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse_ingest.environment.spark_internals import java_packages
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Reason
 from lakehouse_ingest.settings import StreamSettings, TableSettings
@@ -45,7 +45,7 @@ class Route:
 
 def check(stream: StreamSettings, spark: SparkSession) -> None:
     """Refuses a pattern that Python takes and Java doesn't; it is Java that will use it."""
-    java: Any = spark._jvm  # noqa: SLF001 - the only way to Java's own classes
+    java = java_packages(spark)
     try:
         java.java.util.regex.Pattern.compile(stream.keep_types or "")
     except Py4JJavaError as refusal:

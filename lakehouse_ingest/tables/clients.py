@@ -28,7 +28,7 @@ Properties = dict[str, str]
 
 def connection_of(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Connection:
     """pyiceberg's way."""
-    files = [each.of_pyiceberg() for each in storage.told(catalog, s3)]
+    files = [each.of_pyiceberg() for each in storage.for_both_clients(catalog, s3)]
     own = _merged([given(_signing_keys(catalog, s3, "client")), *files])
     return Connection(
         uri,
@@ -88,7 +88,7 @@ def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
 def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
     """What both clients spell alike."""
     credential, token = revealed(catalog.credential), embedded_token(catalog, uri)
-    files = [each.properties(keys=not catalog.vended_credentials) for each in storage.told(catalog, s3)]
+    files = [each.properties(keys=not catalog.vended_credentials) for each in storage.for_both_clients(catalog, s3)]
     return {
         **_merged(files),
         **{f"header.{name}": value.get_secret_value() for name, value in catalog.headers.items()},

@@ -5,6 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.environment.spark_internals import java_packages, java_session
 from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.tables.retention import Retention, is_left_behind
 
@@ -14,11 +15,11 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, retention
 
     Called by the start of this epoch while nothing of it waits on the table to be published.
     """
-    java: Any = spark._jvm  # noqa: SLF001 - the only way to Iceberg's Java API
+    java, session = java_packages(spark), java_session(spark)
     # Without an active session this thread knows none of the catalogs.
-    java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+    java.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     iceberg = java.org.apache.iceberg.spark.Spark3Util
-    loaded = iceberg.loadIcebergTable(spark._jsparkSession, spark_name(table))  # noqa: SLF001
+    loaded = iceberg.loadIcebergTable(session, spark_name(table))
     ancestors = [*_lineage(loaded, loaded.currentSnapshot())]
     kept = retention.kept((each.timestampMillis(), dict(each.summary())) for each in ancestors)
     beyond = {each.snapshotId() for each in ancestors[kept:]}

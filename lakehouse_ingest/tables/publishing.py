@@ -235,18 +235,18 @@ class OnBranch(Publication):
         To claim is to make the branch, so a lost answer leaves open who has the epoch. Once the epoch is ours, a branch
         of it is ours as well, whoever's answer was lost: then it is looked again, for this table alone.
         """
-        for last in catalog.patiently(1 if claiming else OPENINGS):
-            older = branches(before, self.pipeline)
+        looks = iter([before])
+
+        def opened() -> TableState:
+            state = next(looks, None) or self.load(before.name)
+            older = branches(state, self.pipeline)
             if max(older, default=0) >= epoch:
-                return before
+                return state
             stale = [ref for number, ref in older.items() if number < epoch]  # never the branch of a newer start
-            try:
-                return catalog.open_branch(self.lake, before.name, branch_of(self.pipeline, epoch), stale)
-            except (catalog.Conflict, catalog.OutcomeUnknown, catalog.Unreachable):
-                if last:
-                    raise
-                before = self.load(before.name)
-        raise AssertionError
+            return catalog.open_branch(self.lake, state.name, branch_of(self.pipeline, epoch), stale)
+
+        lost = (catalog.Conflict, catalog.OutcomeUnknown, catalog.Unreachable)
+        return catalog.retrying(lost, 1 if claiming else OPENINGS)(opened)
 
     def target(self, place: Place, token: Token) -> Target:  # noqa: ARG002 - the branch is the start's own
         # Only this spelling of the target does: the option `branch` would write to main.

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
@@ -35,22 +35,22 @@ class Exporters(NamedTuple):
     reader: "MetricReader | None" = None
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     """Only what is switched on. Nothing connects before the first export."""
     return _builder(settings.exporter)(settings)
 
 
-def refuse_traces(settings: TelemetrySettings) -> None:
-    """For an exporter that carries metrics alone: what is asked for must not be dropped in silence."""
+def refuse_traces(settings: TelemetryOptions) -> None:
+    """For an exporter that sends metrics only: traces that somebody asked for must not be dropped in silence."""
     if settings.traces:
         raise ValueError(f"telemetry exporter {settings.exporter!r}: carries metrics only, so traces can't be on")
 
 
-def _builder(name: str) -> "Callable[[TelemetrySettings], Exporters]":
+def _builder(name: str) -> "Callable[[TelemetryOptions], Exporters]":
     if path := EXPORTERS.get(name):
         module, _, function = path.partition(":")
-        return cast("Callable[[TelemetrySettings], Exporters]", getattr(import_module(module), function))
+        return cast("Callable[[TelemetryOptions], Exporters]", getattr(import_module(module), function))
     offered = {each.name: each for each in entry_points(group=GROUP)}
     if name not in offered:
         raise ValueError(f"telemetry exporter {name!r}: known are {', '.join((*EXPORTERS, *offered))}")
-    return cast("Callable[[TelemetrySettings], Exporters]", offered[name].load())
+    return cast("Callable[[TelemetryOptions], Exporters]", offered[name].load())

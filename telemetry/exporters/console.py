@@ -6,10 +6,10 @@ from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
 from telemetry.exporters import Exporters
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     return Exporters(
         spans=ConsoleSpanExporter(out=sys.stderr) if settings.traces else None,
         metrics=ConsoleMetricExporter(out=sys.stderr) if settings.metrics else None,

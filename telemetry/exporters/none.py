@@ -1,9 +1,9 @@
-"""Nowhere: the metrics are there to be asked for, by `Telemetry.scrape`."""
+"""Sends nothing: the metrics can only be pulled, by `Telemetry.scrape`."""
 
 from telemetry.exporters import Exporters, refuse_traces
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     refuse_traces(settings)
     return Exporters(spans=None, metrics=None)

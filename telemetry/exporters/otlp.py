@@ -6,13 +6,13 @@ from typing import Literal
 
 from telemetry.exporters import Exporters
 from telemetry.exporters import build as build_by
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 VARIABLE = "OTEL_EXPORTER_OTLP_PROTOCOL"
 PROTOCOLS = {"grpc": "otlp_grpc", "http/protobuf": "otlp_http"}
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     """Each signal may have a protocol of its own; that of one that is off is no matter."""
     traces, metrics = settings.traces, settings.metrics
     return Exporters(

@@ -8,7 +8,7 @@ from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
 from telemetry.exporters import Exporters
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 VARIABLE = "OTEL_EXPORTER_OTLP_COMPRESSION"
 # The SDK's exporter knows gzip alone, and is ended by the standard's own word for nothing.
@@ -26,7 +26,7 @@ class _Options(TypedDict):
     headers: dict[str, str] | None
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     options: _Options = {
         "endpoint": settings.endpoint,
         "insecure": settings.endpoint.startswith("http://") if settings.endpoint else None,

@@ -7,7 +7,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from telemetry.exporters import Exporters
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 
 class _Session(requests.Session):
@@ -17,7 +17,7 @@ class _Session(requests.Session):
         return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     def at(path: str) -> str | None:
         return f"{settings.endpoint.rstrip('/')}{path}" if settings.endpoint else None
 

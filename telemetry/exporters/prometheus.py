@@ -1,37 +1,27 @@
-"""A port of its own that Prometheus pulls from, at /metrics: nothing is sent, so nobody can be slow or dead."""
+"""A port that Prometheus pulls from, at /metrics. Nothing is sent, so no receiver can be slow or dead."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-
 from telemetry.exporters import Exporters, refuse_traces
-from telemetry.exposition import accepted, text
-from telemetry.serving import Answer, Pages
-from telemetry.settings import TelemetrySettings
+from telemetry.http_pages import HttpAnswer, HttpPages
+from telemetry.prometheus_text import PullReader
+from telemetry.settings import TelemetryOptions
 
 HOST, PORT = "localhost", 9464  # by OpenTelemetry's rules
 
 
-class PullReader(InMemoryMetricReader):
-    """Collects when it is asked."""
-
-    def scrape(self, accept: str) -> Answer:
-        kind = accepted(accept)
-        return Answer(text(self.get_metrics_data(), kind).encode(), kind)
-
-
 class ServingReader(PullReader):
-    """The same, with the port; it listens before anything is measured."""
+    """With a port of its own, which listens before anything is measured."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__()
-        self._pages = Pages(host, port, {"/metrics": self._page})
+        self._pages = HttpPages(host, port, {"/metrics": self._page})
         self.url = f"{self._pages.start().url}/metrics"
 
-    def _page(self, headers: Mapping[str, str]) -> Answer:
+    def _page(self, headers: Mapping[str, str]) -> HttpAnswer:
         return self.scrape(headers.get("accept", ""))
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
@@ -39,7 +29,7 @@ class ServingReader(PullReader):
         super().shutdown(timeout_millis, **kwargs)
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     refuse_traces(settings)
     where = urlsplit(settings.endpoint or "")
     host = where.hostname or os.environ.get("OTEL_EXPORTER_PROMETHEUS_HOST") or HOST

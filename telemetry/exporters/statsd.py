@@ -1,8 +1,8 @@
 """statsd over UDP, with tags as DogStatsD writes them (Telegraf, Vector and statsd_exporter read them as well).
 
-Every few seconds what has been added since: counters as `|c`, gauges as `|g`, and of a histogram its count and sum
-as counters and its least and greatest value as gauges, since the single values are gone by then.
-A datagram waits for nobody. What can't be sent is counted; what nobody has received, nobody knows.
+It sends every few seconds what was added since: counters as `|c` and gauges as `|g`. The single values of a histogram
+are gone by then, so it sends the histogram's count and sum as counters, and its least and greatest value as gauges.
+A datagram waits for nobody. What cannot be sent is counted; nobody knows what was sent and never received.
 """
 
 import os
@@ -23,7 +23,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 
 from telemetry.exporters import Exporters, refuse_traces
-from telemetry.settings import TelemetrySettings
+from telemetry.settings import TelemetryOptions
 
 HOST, PORT = "localhost", 8125
 LONGEST = 1432  # bytes of a datagram that fits through an Ethernet
@@ -42,7 +42,7 @@ class StatsdExporter(MetricExporter):
         for datagram in datagrams(lines(metrics_data)):
             try:
                 self._connected().send(datagram)
-            except OSError as refused:  # nobody listens there, or the kernel has no room: it is not waited for
+            except OSError as refused:  # nobody listens there, or the kernel has no room; nobody waits for it
                 failure = refused
                 self._forget()
         if failure := failure or self._heard():
@@ -50,18 +50,18 @@ class StatsdExporter(MetricExporter):
         return MetricExportResult.SUCCESS
 
     def _connected(self) -> socket.socket:
-        """Looked up here, in the thread that sends: a name may take its time."""
+        """The name is looked up here, in the thread that sends, because that may take its time."""
         if self._socket is None:
             family, *_, address = socket.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)[0]
             found = socket.socket(family, socket.SOCK_DGRAM)
             found.setblocking(False)
-            # Connected, it hears from the machine there that nobody listens.
+            # A connected socket learns from the other machine that nobody listens.
             found.connect(address)
             self._socket = found
         return self._socket
 
     def _heard(self) -> OSError | None:
-        """What the machine there has answered by now: that nobody listens; on another machine it takes its time."""
+        """Whether the other machine has answered by now that nobody listens."""
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if self._socket else 0
         if not code:
             return None
@@ -127,7 +127,7 @@ def datagrams(said: Iterable[bytes]) -> Iterator[bytes]:
         yield held
 
 
-def build(settings: TelemetrySettings) -> Exporters:
+def build(settings: TelemetryOptions) -> Exporters:
     refuse_traces(settings)
     where = urlsplit(settings.endpoint or "")
     exporter = StatsdExporter(where.hostname or HOST, where.port or PORT) if settings.metrics else None

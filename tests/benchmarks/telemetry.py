@@ -14,16 +14,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
 
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
-from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.observe.events import BatchLanded
+from lakehouse_ingest.observe.watch import Event, Watch
 from lakehouse_ingest.pipeline.assembly import Running, opened
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of
-from telemetry import OFF, Telemetry, TelemetrySettings, start
+from telemetry import OFF, Telemetry, TelemetryOptions, start
 from tests.benchmarks.street import CASES, PARTITIONS, cpu_seconds, events
 from tests.services.kafka import create_topic, produce
 
@@ -54,16 +54,14 @@ class _FromTheFirst(Watch):
         self._without = without
         self.began: float | None = None
         self.received = 0
-        tell = self.events.batch_landed
+        self.add_listener(self._landed)
 
-        def landed(**told: Any) -> None:
-            tell(**told)
+    def _landed(self, event: Event) -> None:
+        if isinstance(event, BatchLanded):
             if self.began is None:
                 self.began = cpu_seconds(self._without)
             else:
-                self.received += told["received"]
-
-        self.events.batch_landed = landed  # type: ignore[method-assign]
+                self.received += event.received
 
 
 def settings_of(name: str, folder: Path, broker: str, case: str) -> Settings:
@@ -98,7 +96,7 @@ def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[
             found: dict[str, float] = {}
             for how in ("off", "on") if number % 2 else ("on", "off"):
                 name = f"{how}_{number + WARMING}"
-                wanted = TelemetrySettings(traces=True, metrics=True, endpoint=endpoint)
+                wanted = TelemetryOptions(traces=True, metrics=True, endpoint=endpoint)
                 sink = start(wanted) if how == "on" else OFF
                 at = settings_of(name, folder, broker, case)
                 found[how] = round(microseconds(running, at, sink, folder / f"scratch-{name}", process), 3)

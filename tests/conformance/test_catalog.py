@@ -50,8 +50,8 @@ from catalog import (
     rewrite_rows,
     set_properties,
 )
+from catalog.appends import written_files
 from catalog.commits import append_onto_main, commit
-from catalog.staging import written_files
 from tests.services.catalogs import NAMESPACE, Can, Kind
 from tests.services.faulty import Faulty
 
@@ -302,7 +302,7 @@ def test_a_parent_that_the_snapshot_was_not_built_upon_never_moves_main(lake: La
     """A caller that passes main's newest head would otherwise undo the commit of another."""
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
-    with pytest.raises(Conflict, match="staged again"):
+    with pytest.raises(Conflict, match="committed again"):
         publish(lake, filled, "ours", staged.snapshot, load(lake, filled).main)
     assert ids_in(lake, filled) == [1, 100]
 

@@ -68,6 +68,6 @@ def test_a_namespace_that_is_rehearsed_is_not_there(lake: Lake, unmade: str) -> 
 
 
 def test_nothing_lands_in_a_rehearsal(lake: Lake, name: str) -> None:
-    with pytest.raises(BranchesRefused, match="in a rehearsal nothing lands: add-snapshot"):
+    with pytest.raises(BranchesRefused, match="a dry run commits no rows: add-snapshot"):
         open_branch(rehearse(lake, Stage()), name, "b")
     assert load(lake, name).refs == {}

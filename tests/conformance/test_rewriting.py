@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import CommitTableResponse
 from pyiceberg.typedef import Record
 
 from catalog import (
@@ -28,7 +29,6 @@ from catalog import (
     rewrite_rows,
     rows_with,
 )
-from catalog.commits import commit
 from tests.conformance.test_tables import DeletesWriter
 from tests.services.catalogs import Can, Kind
 
@@ -204,14 +204,16 @@ def test_what_others_do_meanwhile_stays_done(
     )
     meant = []
 
-    def slow(*words: object) -> TableState:
+    commit = lake.pyiceberg.commit_table
+
+    def slow(*words: object) -> CommitTableResponse:
         if turn := next(turns, None):
             with kind.opened() as other:
                 turn(other)
         meant.append(words)
         return commit(*words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("catalog.rewriting.commit", slow)
+    monkeypatch.setattr(lake.pyiceberg, "commit_table", slow)
     _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
     assert changed == 2, "as many as this commit changes, whatever was written for those that were refused"
     assert rows_of(lake, unmade) == {1: ("a", "X"), 3: ("a", None), 4: ("b", None), 5: ("c", "Y")}
@@ -224,7 +226,9 @@ def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unansw
 ) -> None:
     made(lake, unmade)
 
-    def lost(*words: object) -> TableState:
+    commit = lake.pyiceberg.commit_table
+
+    def lost(*words: object) -> None:
         commit(*words)  # type: ignore[arg-type]
         with kind.opened() as other:
             head = append_onto(other, unmade, [{"id": 5, "site": "c"}], lambda _: {"mark": "2"})
@@ -232,7 +236,7 @@ def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unansw
             other.table(unmade).maintenance.expire_snapshots().by_ids(older).commit()
         raise OutcomeUnknown("nobody answers")
 
-    monkeypatch.setattr("catalog.rewriting.commit", lost)
+    monkeypatch.setattr(lake.pyiceberg, "commit_table", lost)
     _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
     assert changed == 1
 

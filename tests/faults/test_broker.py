@@ -21,14 +21,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.cli.verbs.recover import UNANSWERED, recover
+from lakehouse_ingest.cli.repair import UNANSWERED
+from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.errors import SourceChanged, TryAgain
 from lakehouse_ingest.pipeline import one_start, pacing
 from lakehouse_ingest.records import Choice
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources.kafka import Kafka
-from tests.services.flow import LANDING, Told, is_proven
+from tests.services.flow import LANDING, Heard, is_proven
 from tests.services.ingesting import Bench
 from tests.services.kafka import PATIENCE, cleaning_at_once, create_topic, delete_topic, produce
 from tests.services.pipelines import until
@@ -105,7 +106,7 @@ class Topic:
         """From the first landing on; what ends it by itself is raised."""
         with ThreadPoolExecutor(1) as threads:
             pipeline = self.bench.pipeline(self.settings, drain=False)
-            self.told = Told.of(pipeline)
+            self.heard = Heard.of(pipeline)
             end = threads.submit(pipeline.run)
             try:
                 self.wait(end)

@@ -98,11 +98,11 @@ def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) 
         for _ in range(batches):
             began = monotonic()
             flow.produce()
-            assert until(lambda: flow.end.done() or ours(flow) == flow.produced, LANDING, 0.2), flow.told
+            assert until(lambda: flow.end.done() or ours(flow) == flow.produced, LANDING, 0.2), flow.heard
             if flow.end.done():
                 flow.end.result()
-            print(f"landed after {monotonic() - began:.1f} s, {dict(done)}, {len(flow.told.refusals)} refused")
-        print(flow.told.retries)
+            print(f"landed after {monotonic() - began:.1f} s, {dict(done)}, {len(flow.heard.refusals)} refused")
+        print(flow.heard.retries)
     assert all(done[deed.__name__] for deed in deeds)
     bench.ingest(flow.direct)
     assert ours(flow) == flow.produced
@@ -133,7 +133,7 @@ def test_history_is_cut_between_staging_and_publication(bench: Bench, monkeypatc
         with before_publication(monkeypatch, table, lambda: bench.compact_and_expire(table)) as done:
             flow.survives()
         assert done
-        assert not flow.told.retries
+        assert not flow.heard.retries
         flow.survives()
     flow.drain()
     is_proven(flow.direct)

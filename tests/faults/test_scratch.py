@@ -146,7 +146,7 @@ def test_a_disk(
     scene: Scene, what: str, harm: Callable[[Disk], AbstractContextManager[None]], why: str, where: str
 ) -> None:
     """Told twice, that is after the first time that it has tried to begin again."""
-    told = scene.flow.told.retries
+    told = scene.flow.heard.retries
     told.clear()
     with harm(scene.disks[what]):
         scene.flow.produce()
@@ -217,7 +217,7 @@ def test_a_checkpoint(
     under_a_batch: bool,
 ) -> None:
     """Nothing of it is believed that is not as Spark wrote it; the next start knows as much without it."""
-    scene.flow.told.retries.clear()
+    scene.flow.heard.retries.clear()
     if under_a_batch:
         done = at_the_next_batch(monkeypatch, lambda: harm(scene.offsets(), dice))
         scene.flow.survives()
@@ -225,8 +225,8 @@ def test_a_checkpoint(
     else:
         harm(scene.offsets(), dice)
         scene.flow.survives()
-    assert scene.flow.told.retries
-    assert why in scene.flow.told.retries[0]
+    assert scene.flow.heard.retries
+    assert why in scene.flow.heard.retries[0]
     scene.flow.survives()
 
 

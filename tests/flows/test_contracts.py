@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, Row
 
 from lakehouse_ingest.errors import TableChanged
-from lakehouse_ingest.operations.json_values import fitted, holds, parts_of, value_of
+from lakehouse_ingest.operations.promote.json_values import fitted, holds, parts_of, value_of
 from lakehouse_ingest.pipeline.split_by_table import _decoded
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.schema.column_types import to_iceberg
@@ -110,7 +110,9 @@ def test_what_promote_fills_is_what_would_have_landed(records: Records) -> None:
     found = []
     for (kind, text), row in zip(ASKED, landed, strict=True):
         value = value_of(parts_of(row[RESCUED])["aside"]) if row[FAULT] is None else None
-        if str(value) == str(value_of(text)):  # numbers may be written in another way there: see the README's limits
+        if str(value) == str(
+            value_of(text)
+        ):  # numbers may be written in another way there: see docs/concepts/limits.md
             with suppress(ValueError):
                 filled = pa.array([fitted(value, arrow_type(kind))], arrow_type(kind))[0].as_py()
                 found.append((kind, text, filled, row[columns[kind].name]))

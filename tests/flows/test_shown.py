@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse_ingest.observe.recent_activity import History
+from lakehouse_ingest.observe.recent_activity import RecentActivity
 from lakehouse_ingest.records import FAULT, RECORD, Reason
 from lakehouse_ingest.schema.columns import TOO_MANY, Aside, ColumnPlan, Refused, TablePlan, declared
 from lakehouse_ingest.settings import StreamSettings
@@ -40,9 +40,9 @@ def shown(rows: DataFrame) -> str:
     """All that the page is told of them."""
     sampled, found = dead_letters.sampled(rows)
     told = {row[FAULT]["told"] for row in sampled.where(F.col(FAULT).isNotNull()).collect()}
-    history = History(clock=lambda: 0.0)
-    history.dead("s", found(), PLAN.names)
-    return json.dumps([*told, history.told()["streams"]["s"]["samples"]], ensure_ascii=False)
+    activity = RecentActivity(clock=lambda: 0.0)
+    activity.dead("s", found(), PLAN.names)
+    return json.dumps([*told, activity.report()["streams"]["s"]["samples"]], ensure_ascii=False)
 
 
 def pieces(said: str) -> Iterator[str]:

@@ -5,10 +5,11 @@ from functools import partial
 
 import pytest
 
-from lakehouse_ingest.cli.verbs.acknowledge import UNANSWERED, acknowledge
+from lakehouse_ingest.cli.repair import UNANSWERED
+from lakehouse_ingest.cli.verbs.acknowledge import acknowledge
 from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.environment.spark_names import LAKE
-from lakehouse_ingest.operations.verify.findings import PROVEN, WRONG, Kind
+from lakehouse_ingest.operations.verify.findings import PROVEN, WRONG, FindingKind
 from lakehouse_ingest.records import Choice
 from tests.live.test_recover import Street, street
 from tests.live.test_status import command, words
@@ -46,7 +47,7 @@ def test_an_erasure_while_the_pipeline_runs(bench: Bench, topic: str, command: C
         bench.spark.sql(f"DELETE FROM {LAKE}.{table} WHERE n BETWEEN 5 AND 7 OR n = 12")
         erased = bench.published(table)[0].snapshot_id
         verdict = verdict_on(settings)
-        assert (verdict.code, verdict.lost, kinds(verdict)) == (WRONG, 4, {Kind.LOST})
+        assert (verdict.code, verdict.lost, kinds(verdict)) == (WRONG, 4, {FindingKind.LOST})
         assert all("lakehouse-ingest acknowledge" in each.says for each in verdict.findings)
 
         said = command("acknowledge", *words(bench, topic))
@@ -83,7 +84,7 @@ def test_an_erasure_while_the_pipeline_runs(bench: Bench, topic: str, command: C
         bench.spark.sql(f"DELETE FROM {LAKE}.{table} WHERE n = 8")
         verdict = verdict_on(settings)
         assert (verdict.code, verdict.lost, verdict.removed) == (WRONG, 1, 4)
-        assert span(only(verdict, Kind.LOST)) == (topic, 0, 8, 8)
+        assert span(only(verdict, FindingKind.LOST)) == (topic, 0, 8, 8)
     bench.ingest(settings)
     assert verdict_on(settings).lost == 1
 
@@ -96,7 +97,7 @@ def test_the_rows_of_a_table_that_was_dropped(street: Street) -> None:
     street.produce(10, 15)
     street.ingest()
     verdict = verdict_on(street.settings)
-    assert (verdict.code, verdict.lost, kinds(verdict)) == (WRONG, 4, {Kind.LOST})
+    assert (verdict.code, verdict.lost, kinds(verdict)) == (WRONG, 4, {FindingKind.LOST})
     assert "`lakehouse-ingest acknowledge`" in verdict.findings[0].says
     meant = partial(acknowledge, street.settings, reason="not needed any more", yes=True)
     assert meant(only="nowhere") == UNANSWERED

@@ -14,13 +14,15 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.api import verify
+from lakehouse_ingest.cli.repair import UNANSWERED
 from lakehouse_ingest.cli.verbs import verify as command_verify
-from lakehouse_ingest.cli.verbs.adopt import UNANSWERED, From, adopt
+from lakehouse_ingest.cli.verbs.adopt import adopt
 from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.operations.adopt.groups import COORDINATOR, DATA_WRITTEN
 from lakehouse_ingest.operations.adopt.summaries import CONTROL, FLINK
+from lakehouse_ingest.operations.adopt.takeover import OriginOption
 from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.settings import Settings
 from tests.services.ingesting import Bench
@@ -54,17 +56,17 @@ class Former:
         rows = pa.table({"n": pa.array(range(*numbers), pa.int64())})
         self.bench.lake.create_table_if_not_exists(self.table, rows.schema).append(rows, snapshot_properties=summary)
 
-    def file(self, *offsets: int) -> From:
+    def file(self, *offsets: int) -> OriginOption:
         """Of each partition the next offset."""
         said = {self.topic: {str(number): offset for number, offset in enumerate(offsets)}}
         file = self.folder / f"{uuid4()}.json"
         file.write_text(json.dumps(said))
-        return From(file=file)
+        return OriginOption(file=file)
 
-    def take_over(self, origin: From) -> None:
+    def take_over(self, origin: OriginOption) -> None:
         assert adopt(self.settings, origin, yes=True) == 0
 
-    def offers(self, origin: From, *offsets: int, capsys: pytest.CaptureFixture[str]) -> Any:
+    def offers(self, origin: OriginOption, *offsets: int, capsys: pytest.CaptureFixture[str]) -> Any:
         """What would be done, which is not done."""
         capsys.readouterr()
         assert adopt(self.settings, origin, as_json=True) == UNANSWERED
@@ -74,7 +76,7 @@ class Former:
         assert f"{self.namespace}.lakehouse_batches" not in self.tables()
         return said
 
-    def refuses(self, origin: From, kind: type[LakehouseError], says: str) -> None:
+    def refuses(self, origin: OriginOption, kind: type[LakehouseError], says: str) -> None:
         with pytest.raises(kind, match=says):
             adopt(self.settings, origin, yes=True)
         assert f"{self.namespace}.lakehouse_batches" not in self.tables()
@@ -130,9 +132,9 @@ def test_a_spark_query_is_taken_over(former: Former, capsys: pytest.CaptureFixtu
         query = by_spark(former, checkpoint)
     former.holds(10)
     former.produce(10, 21)
-    origin = From(checkpoint=checkpoint)
+    origin = OriginOption(checkpoint=checkpoint)
 
-    assert adopt(former.settings, From()) == UNANSWERED
+    assert adopt(former.settings, OriginOption()) == UNANSWERED
     assert f"was fed by the Spark query {query} up to its batch 1" in capsys.readouterr().out
     said = former.offers(origin, 5, 5, capsys=capsys)
     assert said["tables"] == [{"table": former.table, "there": True, "adds": ["event_time", "_source"]}]
@@ -169,12 +171,14 @@ def test_a_spark_query_is_taken_over(former: Former, capsys: pytest.CaptureFixtu
 def test_offsets_from_a_file_are_held_against_the_topic(former: Former, capsys: pytest.CaptureFixture[str]) -> None:
     former.produce(10)
     former.land(4)
-    former.refuses(From(file=former.folder, group="g"), SettingsRefused, "--from-group and --from-file are several")
+    former.refuses(
+        OriginOption(file=former.folder, group="g"), SettingsRefused, "--from-group and --from-file are several"
+    )
     former.refuses(former.file(2, 6), SourceChanged, "goes on at 6 of topic .* partition 1, which ends at 5")
     former.refuses(former.file(2, 2, 2), SourceChanged, "names partition 2 of topic")
     other = former.folder / "other.json"
     other.write_text('{"another": {"0": 1}}')
-    former.refuses(From(file=other), SettingsRefused, "says nothing of ")
+    former.refuses(OriginOption(file=other), SettingsRefused, "says nothing of ")
     unfit = former.settings.model_copy(deep=True, update={"streams": former.bench.settings(former.topic).streams})
     with pytest.raises(TableChanged, match="is partitioned by"):
         adopt(unfit, former.file(2, 2), yes=True)
@@ -223,7 +227,9 @@ def test_a_stream_that_the_origin_does_not_name_is_left_alone(
     assert "two-s1: the origin says nothing of its topics. It is left alone" in capsys.readouterr().out
     both = folder / "both.json"
     both.write_text(json.dumps({topic: {"0": 1}, other: {"0": 0}}))
-    assert adopt(former.settings, From(file=both), yes=True) == 0  # as if it had been interrupted before the second one
+    assert (
+        adopt(former.settings, OriginOption(file=both), yes=True) == 0
+    )  # as if it had been interrupted before the second one
     assert "two-s0: the pipeline two-s0 has begun already" in capsys.readouterr().out
     produce(bench.broker, other, [(None, b'{"n": 1}')])
     bench.ingest(former.settings)
@@ -248,16 +254,16 @@ def test_a_consumer_group_is_taken_over_when_it_has_ended(former: Former) -> Non
     former.produce(10)
     former.land(4)
     group = f"reader-{former.topic}"
-    former.refuses(From(group=group), SettingsRefused, "`--from-group` says nothing of ")
+    former.refuses(OriginOption(group=group), SettingsRefused, "`--from-group` says nothing of ")
     reader = consumer(former.bench.broker, group)
     reader.subscribe([former.topic])
     try:
         assert until(lambda: reader.poll(0.1) is None and bool(reader.assignment()), PATIENCE)
-        former.refuses(From(group=group), NeedsOperator, f"the group {group} has 1 members: stop")
+        former.refuses(OriginOption(group=group), NeedsOperator, f"the group {group} has 1 members: stop")
         reader.commit(offsets=[TopicPartition(former.topic, n, 2) for n in range(PARTITIONS)], asynchronous=False)
     finally:
         reader.close()
-    former.take_over(From(group=group))
+    former.take_over(OriginOption(group=group))
     former.bench.ingest(former.settings)
     former.holds(10)
     former.proves(6)
@@ -296,18 +302,18 @@ def test_a_sink_of_kafka_connect_is_taken_over_when_nothing_waits(
     spark = former.bench.spark
     former.produce(10)
     former.land(2, **{FLINK: "3"})
-    assert adopt(former.settings, From()) == UNANSWERED
+    assert adopt(former.settings, OriginOption()) == UNANSWERED
     assert "was fed by Flink" in capsys.readouterr().out
-    former.refuses(From(table=former.table), NeedsOperator, "was fed by Flink, which keeps its offsets")
+    former.refuses(OriginOption(table=former.table), NeedsOperator, "was fed by Flink, which keeps its offsets")
     former.land(2, 4, **{f"{CONTROL}{control}.{group}": '{"0":2}', "kafka.connect.commit-id": str(uuid4())})
     produce(broker, control, events(spark, start, (DATA_WRITTEN, group), complete, strange))
     commit(broker, group, *((former.topic, n, 2) for n in range(PARTITIONS)))
-    origin = From(table=former.table)
+    origin = OriginOption(table=former.table)
     former.refuses(origin, NeedsOperator, "has handed over 1 times what is in no table")
     commit(broker, f"{group}{COORDINATOR}", (control, 0, 2))
     former.offers(origin, 2, 2, capsys=capsys)
     produce(broker, control, events(spark, start, (DATA_WRITTEN, group)))
-    for each in (origin, From(group=group)):
+    for each in (origin, OriginOption(group=group)):
         former.refuses(each, NeedsOperator, "has handed over 1 times")
     commit(broker, f"{group}{COORDINATOR}", (control, 0, 6))
     former.take_over(origin)

@@ -45,7 +45,7 @@ def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_pa
         [sys.executable, EXAMPLE, settings], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "1 batches have landed\n"
+    assert ended.stdout == "1 batches committed\n"
     rows = Reader(rest_uri, topic).table("readings").scan().to_arrow().to_pylist()
     landed = sorted((row["_source"]["offset"], row["degrees"], row["unit"]) for row in rows)
     assert landed == [(0, 20.0, "C"), (1, pytest.approx(100.0), "C"), (2, pytest.approx(-40.0), "C"), (4, None, "C")]

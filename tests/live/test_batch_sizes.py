@@ -14,7 +14,7 @@ from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.sampler import Progress
 from lakehouse_ingest.records import Range
 from lakehouse_ingest.tables import append
-from tests.services.flow import LANDING, Told, is_proven
+from tests.services.flow import LANDING, Heard, is_proven
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -37,7 +37,7 @@ def test_batches_grow_from_where_the_last_one_has_ended(
 
     def noticed_late(query: StreamingQuery) -> Progress:
         before = pipeline.landed
-        until(lambda: pipeline.landed > before or len(told.retries) < FAILING or pipeline.stop.is_set(), LANDING)
+        until(lambda: pipeline.landed > before or len(heard.retries) < FAILING or pipeline.stop.is_set(), LANDING)
         return Progress(query)
 
     monkeypatch.setattr(effects, "stage", stage)
@@ -46,10 +46,10 @@ def test_batches_grow_from_where_the_last_one_has_ended(
     produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
     settings = bench.settings(topic, stream={"every": "1h"}, ledger={"batch_every": 0})
     pipeline = bench.pipeline(settings, drain=False)
-    told = Told.of(pipeline)
+    heard = Heard.of(pipeline)
     with running(pipeline):
         assert until(lambda: pipeline.landed >= len(SIZES), 2 * LANDING)
-    assert len(told.retries) == FAILING
+    assert len(heard.retries) == FAILING
     rows = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
     found = sorted((row["batch"], part["start"], part["end"]) for row in rows for part in row["partitions"])
     # 40 records and 10 did not land; 2 do, and then four times as many each time.

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.cli.verbs import check as command
+from lakehouse_ingest.cli.verbs.check import check
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.operations import check as checks
 from lakehouse_ingest.settings import Settings
 from tests.live.test_ledger import events
 from tests.services.ingesting import Bench
@@ -66,19 +67,19 @@ def test_a_warehouse_that_somebody_makes_meanwhile_stays(
         table.mkdir(parents=True, exist_ok=True)
         raise TryAgain("enough was tried")
 
-    monkeypatch.setattr(command, "_table", made_by_another)
+    monkeypatch.setattr(checks, "_table", made_by_another)
     settings = Settings.model_validate(
         {"name": "plant", "streams": [{"topics": [topic]}], "catalog": {"path": tmp_path / "warehouse"}}
     )
-    assert command.check(settings, jars=jars_folder) == TryAgain.exit_code
+    assert check(settings, jars=jars_folder) == TryAgain.exit_code
     assert [*tmp_path.rglob("*")] == [table.parent, table]
 
 
 def test_a_place_where_no_warehouse_can_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsRefused, match=f"{tmp_path}/file can't be written: choose another place"):
-        command._refuse_where_nothing_can_be_made(tmp_path / "file" / "warehouse")
-    command._refuse_where_nothing_can_be_made(tmp_path / "not" / "there")
+        checks._refuse_where_nothing_can_be_made(tmp_path / "file" / "warehouse")
+    checks._refuse_where_nothing_can_be_made(tmp_path / "not" / "there")
 
 
 def test_the_embedded_catalog_is_tried_and_what_depends_on_a_topic_alone_is_told(

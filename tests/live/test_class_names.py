@@ -23,7 +23,7 @@ from lakehouse_ingest.pipeline.dry_run import foresee
 from tests.live.test_adopt import Former
 from tests.live.test_many_tables import numbers
 from tests.services.doors import in_settings
-from tests.services.flow import LANDING, Told, is_proven
+from tests.services.flow import LANDING, Heard, is_proven
 from tests.services.fronts import Answer, Front, Request, passed_on
 from tests.services.ingesting import Bench, running, spark_by
 from tests.services.kafka import create_topic, produce
@@ -144,7 +144,7 @@ class TestLocationProviderOfJava:
         kinds = ("altered", "other")
         produce(bench.broker, topic, events(*({"n": 0, "type": kind} for kind in kinds)))
         pipeline = bench.pipeline(settings, drain=False)
-        told = Told.of(pipeline)
+        heard = Heard.of(pipeline)
         altered, other = (f"ns_{topic}.{kind}" for kind in kinds)
         refused = pytest.raises(
             NeedsOperator, match=f"{altered}.* write.location-provider.impl .*{NO_SUCH}.*; unset it"
@@ -154,7 +154,7 @@ class TestLocationProviderOfJava:
             alter(bench, altered, **{"write.location-provider.impl": NO_SUCH})
             produce(bench.broker, topic, events(*({"n": 1, "type": kind} for kind in kinds)))
             assert until(lambda: numbers(bench, other) == [0, 1], LANDING)
-        assert not told.retries
+        assert not heard.retries
         with refused:
             bench.ingest(settings)
         assert "write.location-provider.impl" in str(foresee(bench.pipeline(settings), None).streams[0].refusal)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live.test_many_tables import numbers
 from tests.services.doors import in_settings
-from tests.services.flow import LANDING, Told
+from tests.services.flow import LANDING, Heard
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -31,11 +31,11 @@ class TestClockAhead:
         bench.ingest(settings)
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3, 6)])
         pipeline, right = bench.pipeline(settings, drain=False), time.time
-        told = Told.of(pipeline)
+        heard = Heard.of(pipeline)
         monkeypatch.setattr(time, "time", lambda: right() + 70)
         with running(pipeline):
-            assert until(lambda: bool(told.retries), LANDING)
+            assert until(lambda: bool(heard.retries), LANDING)
             monkeypatch.setattr(time, "time", right)
             assert until(lambda: numbers(bench, f"ns_{topic}.{topic}") == [*range(6)], LANDING, 0.2)
         said = r"this machine's clock is 7[01] s ahead of the catalog's, and Iceberg allows 60 s; set the clocks right"
-        assert all(re.search(said, each) for each in told.retries)
+        assert all(re.search(said, each) for each in heard.retries)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakehouse_ingest.operations.verify.findings import Kind
+from lakehouse_ingest.operations.verify.findings import FindingKind
 from telemetry import INSTRUMENTS
-from telemetry.naming import prometheus_name
+from telemetry.prometheus_names import prometheus_name
 from tests.live.test_ledger import MADE
 from tests.services.collector import Collector
 from tests.services.kafka import create_topic, produce
@@ -77,7 +77,7 @@ endpoint = "{collector.grpc}"
         assert ours <= {*named, *parts}, "by the same names as /metrics has"
         assert prometheus.value("sum(lakehouse_verify_findings)") == 0
         found = prometheus.ask("lakehouse_verify_findings")
-        assert {each["metric"]["lakehouse_kind"] for each in found} == {*map(str, Kind)}, "what was wrong ends"
+        assert {each["metric"]["lakehouse_kind"] for each in found} == {*map(str, FindingKind)}, "what was wrong ends"
         assert {each["metric"]["instance"] for each in found} == {"verify"}, "and the next one takes its place"
 
 

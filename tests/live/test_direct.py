@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from catalog import append_rows, connect
+from catalog.appends import written_files
 from catalog.commits import append_onto_main, commit
-from catalog.staging import written_files
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
 from lakehouse_ingest.ledger.keys import FENCE, TOKEN
 from lakehouse_ingest.ledger.marks import Mark, to_summary

@@ -23,7 +23,7 @@ from lakehouse_ingest.tables.expiry import expire
 from lakehouse_ingest.tables.publishing import OnBranch
 from lakehouse_ingest.tables.retention import Retention, is_due
 from tests.services.doors import connection_to, in_settings
-from tests.services.flow import Told
+from tests.services.flow import Heard
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, delete_topic, produce
 
@@ -453,10 +453,10 @@ def test_a_replica_that_has_not_heard_of_the_claim(bench: Bench, topic: str, mon
     monkeypatch.setattr(Lake, "find", behind)
     typed("ab")
     pipeline = bench.pipeline(settings)
-    told = Told.of(pipeline)
+    heard = Heard.of(pipeline)
     pipeline.run()
     assert claimed[0] == record
-    assert told.retries == []
+    assert heard.retries == []
     assert bench.places(f"ns_{topic}.a", f"ns_{topic}.b") == offsets(topic, 5)
 
 

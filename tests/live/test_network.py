@@ -12,23 +12,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import file_digest
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import certifi
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyiceberg.io import load_file_io
 
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK
 from lakehouse_ingest.environment.embedded.jvm import SPARK_JARS, Jvm
-from lakehouse_ingest.environment.jars import ensure, ivy
-from lakehouse_ingest.environment.java import find_java
-from lakehouse_ingest.environment.proxies import java_properties, rest_properties, s3_properties, tell
+from lakehouse_ingest.environment.jars import download as downloads
+from lakehouse_ingest.environment.jars import ensure
+from lakehouse_ingest.environment.jars.download import download
+from lakehouse_ingest.environment.jars.lock import Jar
+from lakehouse_ingest.environment.jars.repository import MIRROR
+from lakehouse_ingest.environment.proxies import java_properties, rest_properties, s3_properties, set_system_properties
+from lakehouse_ingest.errors import TryAgain
 from tests.services.secured_kafka import Authority
-from tests.unit.test_jars import maven_repository, small_lock
 
 pytestmark = pytest.mark.live
 
@@ -182,7 +186,7 @@ def test_catalog_and_object_store_are_reached(
 ) -> None:
     environ = {**proxy.environment(authority.path("ca.crt")), "NO_PROXY": "past.test"}
     with jvm(tmp_path, [*spark_jars, SPARK_JARS / "*"]) as running:
-        tell(running.classes, java_properties(tmp_path, environ))
+        set_system_properties(running.classes, java_properties(tmp_path, environ))
         for scheme, port in (("https", 443), ("http", 80)):
             proxy.asked.clear()
             assert namespaces(running, f"{scheme}://catalog.test", environ) == ["plant"]
@@ -215,7 +219,7 @@ def test_the_embedded_catalogs_object_store_is_reached(
     own = [jar for kind in ("catalog", "catalog-s3") for jar in ensure(kind, folder=jars_folder)]
     hadoop = sorted(SPARK_JARS.glob("hadoop-client-*.jar"))
     with jvm(tmp_path, [*own, *hadoop, *sdk]) as running:
-        tell(running.classes, java_properties(tmp_path, environ))
+        set_system_properties(running.classes, java_properties(tmp_path, environ))
         assert holds(running, "https://store.test", "s3://lake/there", "urlconnection")
         assert holds(running, "http://store.test", "s3://lake/there", "urlconnection")
     assert set(proxy.asked) == {"CONNECT store.test:443", "GET store.test"}
@@ -238,7 +242,7 @@ def test_who_is_not_in_the_bundle_is_not_trusted(
 ) -> None:
     environ = {**proxy.environment(authority.path("ca.crt")), "REQUESTS_CA_BUNDLE": ""}
     with jvm(tmp_path, [*spark_jars, SPARK_JARS / "*"]) as running:
-        tell(running.classes, java_properties(tmp_path, environ))
+        set_system_properties(running.classes, java_properties(tmp_path, environ))
         with pytest.raises(Py4JJavaError, match="PKIX path building failed"):
             namespaces(running, "https://catalog.test", environ)
 
@@ -246,23 +250,43 @@ def test_who_is_not_in_the_bundle_is_not_trusted(
 def test_what_is_set_already_stays(tmp_path: Path) -> None:
     with jvm(tmp_path, []) as running:
         for host in ("first", "second"):
-            tell(running.classes, {"http.proxyHost": host})
+            set_system_properties(running.classes, {"http.proxyHost": host})
         assert running.classes.java.lang.System.getProperty("http.proxyHost") == "first"
 
 
-def test_jars_are_fetched(proxy: Proxy, authority: Authority, spark_jars: list[Path], tmp_path: Path) -> None:
-    jar = next(each for each in spark_jars if each.name.startswith("xz-"))
-    repository = maven_repository(tmp_path / "repository", jar)
-    proxy.answers = {
-        f"/{file.relative_to(tmp_path)}": file.read_bytes() for file in repository.rglob("*") if file.is_file()
-    }
-    environ = {**proxy.environment(authority.path("ca.crt")), ivy.MIRROR: "https://jars.test/repository/"}
-    log = tmp_path / "ivy.log"
-    fetching = ivy.retrieve(
-        find_java(), small_lock(tmp_path), into=tmp_path / "jars", cache=tmp_path / "ivy", log=log, environ=environ
-    )
-    assert [name for _, name in fetching] == [jar.name]
-    with (tmp_path / "jars" / jar.name).open("rb") as fetched, jar.open("rb") as known:
-        assert file_digest(fetched, "sha256").digest() == file_digest(known, "sha256").digest()
+def test_jars_are_downloaded(
+    proxy: Proxy, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(100_000)
+    jar = Jar("org/tukaani/xz/1.10/xz-1.10.jar", sha256(content).hexdigest(), len(content))
+    proxy.answers = {f"/repository/{jar.path}": content}
+    for variable in ("SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in proxy.environment(authority.path("ca.crt")).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv(MIRROR, "https://jars.test/repository/")
+    received = [*download("small", [jar], tmp_path)]
+    assert [each.file for each in received if each.file] == ["xz-1.10.jar"]
+    assert (tmp_path / "xz-1.10.jar").read_bytes() == content
     assert proxy.asked.keys() == {"CONNECT jars.test:443"}
-    assert PASSWORD not in log.read_text()
+
+
+@pytest.mark.parametrize("wrong", ["login", "certificate"])
+def test_jars_that_are_refused_on_the_way_name_the_reason_and_no_password(
+    wrong: str, authority: Authority, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in proxy.environment(authority.path("ca.crt")).items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(downloads, "PAUSE_S", 0.01)
+    monkeypatch.setenv(MIRROR, "https://jars.test/repository/")
+    if wrong == "login":
+        proxy.login = f"{USER}:another"
+        monkeypatch.setenv("https_proxy", f"http://{USER}:forgotten@{LOOPBACK}:{proxy.port}")
+    else:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
+    with pytest.raises(TryAgain, match=r"407|certificate verify failed") as refused:
+        [*download("small", [Jar("a/b/1/b-1.jar", "0" * 64, 1)], tmp_path)]
+    assert "forgotten" not in str(refused.value)
+    assert PASSWORD not in str(refused.value)

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.stages.sources.kafka import Kafka
-from telemetry import TelemetrySettings, start
+from telemetry import TelemetryOptions, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events
 from tests.services.faulty import Faulty
-from tests.services.flow import Told
+from tests.services.flow import Heard
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.otlp import OtlpReceiver
@@ -54,7 +54,7 @@ def test_a_batch_of_three_tables_and_a_dead_letter_is_a_tree_of_spans(bench: Ben
     produce(bench.broker, topic, [(None, value, more) for value, more in zip_longest(values, headers)])
     settings = bench.settings(topic, stream={"type_from": "field:type"}, table={"table": "{type}"})
     with OtlpReceiver() as receiver:
-        sink = start(TelemetrySettings(traces=True, metrics=True, endpoint=receiver.endpoint_grpc))
+        sink = start(TelemetryOptions(traces=True, metrics=True, endpoint=receiver.endpoint_grpc))
         bench.ingest(settings, telemetry=sink)
         assert sink.shutdown(30)
         spans = receiver.spans()
@@ -228,16 +228,18 @@ def test_batches_that_have_failed_leave_no_clients(bench: Bench, topic: str) -> 
     with Faulty(bench.uri) as proxy:
         at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
         pipeline = bench.pipeline(bench.settings(topic, catalog=at), drain=False)
-        told = Told.of(pipeline)
+        heard = Heard.of(pipeline)
         with running(pipeline):
             clients = 0
             for number in range(4):
-                before = len(told.retries)
+                before = len(heard.retries)
                 if number:
                     proxy.fail(503, method="POST|GET", path=rf"/tables/{topic}$", times=10_000)
                 produce(bench.broker, topic, events(range(number, number + 1), 1))
                 if number:
-                    assert until(partial(lambda before: len(told.retries) > before, before), 90), "none has ended by it"
+                    assert until(partial(lambda before: len(heard.retries) > before, before), 90), (
+                        "none has ended by it"
+                    )
                     proxy.heal()
                 assert until(partial(lambda wanted: pipeline.landed == wanted, number + 1), 90)
                 clients = clients or kafka_clients()

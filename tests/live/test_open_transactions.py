@@ -59,7 +59,7 @@ def test_a_transaction_that_hangs_is_seen(bench: Bench, topic: str, capsys: pyte
         (part,) = found.standing.partitions
         assert (part.landed, part.end, part.lag, part.uncommitted) == (5, 5, 0, 51)
         said = " ".join(Command(capsys)("status", *words(bench, topic)).out.split())
-        assert f"{topic} partition 0: 51 offsets from 5 on wait for the end of a transaction that is open" in said
+        assert f"{topic} partition 0: 51 offsets from 5 on wait for the end of an open transaction" in said
         transaction.commit_transaction()
 
         def has_ended() -> bool:

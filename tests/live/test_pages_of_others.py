@@ -82,7 +82,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) 
 @pytest.fixture
 def status() -> Iterator[str]:
     watch = Watch("plant-7", OFF)
-    watch.tell("sensors", State.RUNNING)
+    watch.report("sensors", State.RUNNING)
     with watch.serving(HealthSettings(port=0), {"version": "1"}) as url:
         assert url
         yield url

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from lakehouse_ingest.operations.verify.streams import prove, tell
+from lakehouse_ingest.operations.verify.streams import prove, report
 from lakehouse_ingest.pipeline import reporting
 from lakehouse_ingest.stages.sources import of_stream
-from telemetry import INSTRUMENTS, Answer, Pages
-from telemetry.exposition import accepted, text
+from telemetry import INSTRUMENTS, HttpAnswer, HttpPages
 from telemetry.instruments import exported
-from telemetry.live import LiveTelemetry
-from telemetry.testing import Point, Recorded, recorded
+from telemetry.sdk import LiveTelemetry
+from telemetry.testing import Point, Recording, recorded
 from tests.live.test_ledger import events
 from tests.services.dashboards import alerts, panel_queries, uncompared
 from tests.services.faulty import AFTER, Faulty
@@ -40,14 +39,15 @@ def test_the_configuration_is_valid_and_each_alert_fires_for_what_it_is_for() ->
 
 
 @contextmanager
-def exposed(seen: Recorded) -> Iterator[str]:
+def exposed(seen: Recording) -> Iterator[str]:
     """Where the metrics can be scraped."""
 
-    def page(headers: Mapping[str, str]) -> Answer:
-        kind = accepted(headers.get("accept", ""))
-        return Answer(text(seen._reader.get_metrics_data(), kind).encode(), kind)
+    def page(headers: Mapping[str, str]) -> HttpAnswer:
+        answer = seen.telemetry.scrape(headers.get("accept", ""))
+        assert answer
+        return answer
 
-    pages = Pages("127.0.0.1", 0, {"/metrics": page}).start()
+    pages = HttpPages("127.0.0.1", 0, {"/metrics": page}).start()
     try:
         yield f"127.0.0.1:{pages.port}"
     finally:
@@ -107,7 +107,7 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
             assert until(partial(has_landed, len(values)), 120)
             assert sum(of_stream(settings.source, settings.streams[0]).ends().values()) == len(values)
             assert until(lambda: bool(seen.points("lakehouse.spark.phase.duration")), 30)
-        tell(pipeline.watch, settings, prove(settings))
+        report(pipeline.watch, settings, prove(settings))
         assert isinstance(seen.telemetry, LiveTelemetry)
         seen.telemetry._outage.lost("traces", 3)  # what costs something: tests/live/test_telemetry_otlp
         assert {it.name for it in INSTRUMENTS.values() if seen.points(it.name)} == set(INSTRUMENTS)
@@ -127,7 +127,7 @@ def _numbers(prometheus: Prometheus, query: str) -> list[str]:
     return [number for each in prometheus.ask(query) if (number := each["value"][1]) != "NaN"]
 
 
-def _discard(bench: Bench, topic: str, seen: Recorded) -> None:
+def _discard(bench: Bench, topic: str, seen: Recording) -> None:
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, [*events(range(2), 1), (None, b"{")])
     bench.ingest(bench.settings(topic, stream={"on_error": "ignore"}), telemetry=seen.telemetry)
@@ -137,7 +137,7 @@ def _discard(bench: Bench, topic: str, seen: Recorded) -> None:
 
 
 def _true(
-    bench: Bench, seen: Recorded, topic: str, landed: int, values: list[bytes], neighbours: int, began: float
+    bench: Bench, seen: Recording, topic: str, landed: int, values: list[bytes], neighbours: int, began: float
 ) -> None:
     """Each against a number that others have: the table, the broker, the kernel, the clock."""
     name = f"ns_{topic}.{topic}"
@@ -189,6 +189,6 @@ def _true(
     assert seen.total("lakehouse.verify.findings", **at) == 1
 
 
-def _points(seen: Recorded, instrument: str, **attributes: str) -> list[Point]:
+def _points(seen: Recording, instrument: str, **attributes: str) -> list[Point]:
     wanted = {exported(name): value for name, value in attributes.items()}.items()
     return [point for point in seen.points(instrument) if wanted <= point.attributes.items()]

@@ -10,7 +10,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lakehouse_ingest.api import verify
-from lakehouse_ingest.cli.verbs.recover import UNANSWERED, recover
+from lakehouse_ingest.cli.repair import UNANSWERED
+from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.records import Choice, SourceIdentity
 from lakehouse_ingest.settings import Settings

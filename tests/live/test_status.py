@@ -84,7 +84,7 @@ def test_what_is_not_there_yet_is_no_error(bench: Bench, topic: str, command: Co
     create_topic(bench.broker, topic, 1)
     said = command("status", *words(bench, topic))
     assert said.code == 0
-    assert "has not landed anything yet" in said.out
+    assert "has not committed anything yet" in said.out
 
 
 def test_no_warehouse_is_one_sentence(topic: str, command: Command, tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""The status page in a real Chromium: all of it, light and dark, on a desk and on a phone, with the keyboard alone."""
+"""The status page in a real Chromium: light and dark, on a desktop and on a phone, with the keyboard alone."""
 
 import os
 import random
@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from lakehouse_ingest.observe import figures
+from lakehouse_ingest.observe.events import BatchLanded, Retrying, SchemaChanged
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
@@ -69,20 +71,22 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
     drawn = random.Random(7)
     watch.board.expect(streams)
     for stream in streams:
-        watch.tell(stream, State.RUNNING)
+        watch.report(stream, State.RUNNING)
     for minute in range(60):
         for stream in streams:
             busy = 1 + (minute % 20) / 10 + (4 if 30 <= minute < 34 else 0)
             rows = int(drawn.uniform(0.8, 1.2) * busy * 60_000 / len(stream))
             letters = {"broken_json": 3, "wrong_type": 2} if minute in (12, 58) else {}
-            watch.events.batch_landed(
-                stream=stream,
-                batch=minute,
-                received=rows + sum(letters.values()),
-                duration_s=drawn.uniform(0.4, 1.2) * busy,
-                landed={f"iot.{stream}": rows - 40, f"iot.{stream}_status": 40},
-                dead=letters,
-                freshness_s=drawn.uniform(1, 3) * busy,
+            watch.emit(
+                BatchLanded(
+                    stream=stream,
+                    batch=minute,
+                    received=rows + sum(letters.values()),
+                    duration_s=drawn.uniform(0.4, 1.2) * busy,
+                    landed={f"iot.{stream}": rows - 40, f"iot.{stream}_status": 40},
+                    dead=letters,
+                    freshness_s=drawn.uniform(1, 3) * busy,
+                )
             )
             watch.board.batch_ended(stream, landed=True)
             watch.lag(stream, {(stream, 0): int(rows / 90 * busy), (stream, 1): int(rows / 100)}, busy)
@@ -105,14 +109,14 @@ def an_hour(watch: Watch, clock: Clock, streams: tuple[str, ...] = ("sensors", "
                 snapshot=7,
             )
         if minute == 31:
-            watch.events.retrying(
-                stream="orders", attempt=1, wait_s=0.5, error=ConnectionError("the catalog does not answer: 503")
+            watch.emit(
+                Retrying(
+                    stream="orders", attempt=1, wait_s=0.5, error=ConnectionError("the catalog does not answer: 503")
+                )
             )
-            watch.log.warning(
-                "spark", line=f"a word about {SECRET} <script>document.title = 'taken'</script>\u202egnp.exe"
-            )
+            watch.relay("warning", "", f"a word about {SECRET} <script>document.title = 'taken'</script>\u202egnp.exe")
         clock.now += 60
-    watch.events.schema_changed(table="iot.sensors", changes=["+ humidity double", "~ level int -> long"])
+    watch.emit(SchemaChanged(table="iot.sensors", changes=["+ humidity double", "~ level int -> long"]))
     lost = {"topic": "sensors", "partition": 3, "offset": 812_044}
     watch.dead(
         "sensors",
@@ -138,7 +142,7 @@ def url() -> Iterator[str]:
     mask(SECRET)
     clock = Clock()
     watch = Watch("plant-7", OFF)
-    watch.history._clock, watch.history._began, watch.board = clock, clock.now, Board(clock)
+    watch.activity._clock, watch.activity._began, watch.board = clock, clock.now, Board(clock)
     about = {
         "version": "0.1.0",
         "source": "kafka at localhost:9092",
@@ -178,7 +182,7 @@ def test_it_shows_all_that_there_is_to_know(browser: Browser, url: str) -> None:
     assert "NaN" not in all_of_it
     assert "undefined" not in browser.run("return document.body.innerText")
     assert browser.console() == []
-    _pictured(browser, "status-page", whole=False)  # the README's
+    _pictured(browser, "status-page", whole=False)  # of docs
 
 
 def test_of_a_dead_letter_it_shows_the_shape_and_of_a_secret_nothing(browser: Browser, url: str) -> None:
@@ -211,6 +215,24 @@ def test_it_is_readable(browser: Browser, url: str, size: tuple[int, int], schem
     paper = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(13, 17, 23)") == (scheme == "dark")
     _pictured(browser, f"{'phone' if size == PHONE else 'desk'}-{scheme}")
+
+
+def test_figures_read_as_in_a_terminal(browser: Browser, url: str) -> None:
+    """The page draws itself in JavaScript, and everything else in Python; both have the same rules."""
+    browser.open(url)
+    times = [0, 0.04, 0.36, 1.5, 2, 9.9, 9.96, 10, 45.4, 119, 120, 7_199, 7_200, 172_799, 172_800, 1e7]
+    sizes = [0, 9, 1_023, 1_024, 5_000, 10_300, 5_000_000, 5e9, 3e12, 9e15]
+    counts = [0, 7, 999, 1_234, 1_234_567]
+    for name, figure, values in (
+        ("seconds", figures.seconds, times),
+        ("since", figures.ago, times),
+        ("bytes", figures.size, sizes),
+        ("count", figures.count, counts),
+    ):
+        drawn = browser.run(f"return arguments[0].map(each => {name}(each))", values)
+        assert drawn == [figure(each) for each in values]
+    rates = browser.run("return arguments[0].map(perSecond)", [0, 0.26, 3.14, 12.3, 1_234])
+    assert rates == [f"{figures.rate(each)}/s" for each in (0, 0.26, 3.14, 12.3, 1_234)]
 
 
 def test_it_is_used_with_the_keyboard_alone(browser: Browser, url: str) -> None:
@@ -253,7 +275,7 @@ def test_it_asks_nobody_but_us_and_says_when_nobody_answers(browser: Browser) ->
         browser.wait_for("verdict", "not ready")
         assert browser.run("return document.title").startswith("! ")
         assert "s: starting" in browser.text("reasons")
-        assert "nothing has landed yet" in browser.text("streams")
+        assert "no batch committed yet" in browser.text("streams")
         assert "None yet." in browser.text("batch")
         asked = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
         assert set(asked) == {f"{at}/status.json"}

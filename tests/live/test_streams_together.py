@@ -16,7 +16,7 @@ from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, Turns
 from tests.services.doors import connection_to, in_settings
-from tests.services.flow import Told
+from tests.services.flow import Heard
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -63,9 +63,9 @@ def test_streams_of_one_process_do_not_race(
     """No commit is refused because of a sibling. One that is, because of a stranger, is told, and told once."""
     settings = together(bench, topic, publish=publish)
     pipeline = bench.pipeline(settings)
-    told = Told.of(pipeline)
+    heard = Heard.of(pipeline)
     pipeline.run()
-    assert (told.refusals, told.retries) == ([], [])
+    assert (heard.refusals, heard.retries) == ([], [])
     has_all(bench, topic, BATCHES)
     if publish == "direct":
         return
@@ -82,9 +82,9 @@ def test_streams_of_one_process_do_not_race(
     for letter in "ab":
         refill(bench, f"{topic}_{letter}")
     pipeline = bench.pipeline(settings)
-    told = Told.of(pipeline)
+    heard = Heard.of(pipeline)
     pipeline.run()
-    assert (told.refusals, told.retries) == ([shared], [])
+    assert (heard.refusals, heard.retries) == ([shared], [])
     has_all(bench, topic, 2 * BATCHES)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from telemetry import TelemetrySettings, start
+from telemetry import TelemetryOptions, start
 from tests.services.otlp import OtlpReceiver
 from tests.services.secured_kafka import Authority
 
@@ -43,8 +43,8 @@ def noise() -> Iterator[list[str]]:
     logging.getLogger().removeHandler(listener)
 
 
-def _settings(exporter: str, endpoint: str, interval_s: float = 60) -> TelemetrySettings:
-    return TelemetrySettings(
+def _settings(exporter: str, endpoint: str, interval_s: float = 60) -> TelemetryOptions:
+    return TelemetryOptions(
         traces=True,
         metrics=True,
         exporter=exporter,
@@ -128,7 +128,7 @@ def test_the_settings_of_the_standard_environment_are_used_where_ours_are_silent
         "OTEL_BSP_SCHEDULE_DELAY": "50",
     }.items():
         monkeypatch.setenv(name, value)
-    telemetry = start(TelemetrySettings(traces=True, metrics=True, exporter=exporter))
+    telemetry = start(TelemetryOptions(traces=True, metrics=True, exporter=exporter))
     with telemetry.span("batch", said="a planted-0815 in it"):
         telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
     receiver.wait(lambda: receiver.spans("batch") and receiver.metrics("lakehouse.batches"))
@@ -176,9 +176,9 @@ def test_a_collector_behind_locks_is_reached_by_the_standard_variables(
 def test_a_compression_that_nobody_knows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zip")
-    assert start(TelemetrySettings(traces=True)).shutdown(5)
+    assert start(TelemetryOptions(traces=True)).shutdown(5)
     with pytest.raises(ValueError, match=r"OTEL_EXPORTER_OTLP_METRICS_COMPRESSION 'zip': known are none, gzip"):
-        start(TelemetrySettings(metrics=True))
+        start(TelemetryOptions(metrics=True))
 
 
 def test_the_queue_is_as_long_as_the_standard_variable_says(
@@ -288,8 +288,8 @@ def test_an_outage_that_ends_is_told_and_its_loss_is_a_metric(receiver: OtlpRece
 
 def test_a_process_that_forgets_to_shut_down_still_ends_at_once() -> None:
     program = (
-        "from telemetry import TelemetrySettings, start\n"
-        f"t = start(TelemetrySettings(traces=True, metrics=True, endpoint={_nobody_listens()!r}))\n"
+        "from telemetry import TelemetryOptions, start\n"
+        f"t = start(TelemetryOptions(traces=True, metrics=True, endpoint={_nobody_listens()!r}))\n"
         "with t.span('batch'): pass\n"
         "import time; print(time.monotonic())\n"
     )

@@ -6,7 +6,8 @@ What is wrong is done here by another writer, to tables that a real pipeline has
 import json
 import time
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +18,17 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 
-from lakehouse_ingest.cli.verbs import verify as command_verify
 from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Mark
-from lakehouse_ingest.operations.verify import offset_sets, proof, recorded_batches
-from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, Finding, Kind, Verdict
-from lakehouse_ingest.operations.verify.row_scan import Recount, Window
+from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, Finding, FindingKind, StreamVerdict
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import Choice, SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources import of_stream
 from lakehouse_ingest.stages.sources.kafka import Kafka
-from lakehouse_ingest.tables import Column, Lake, TableSpec
+from lakehouse_ingest.tables import Column, HeadFile, Lake, Pinned, TableSpec
 from tests.live.test_many_tables import settings as of_types
 from tests.live.test_many_tables import typed
 from tests.live.test_status import command, words
@@ -49,7 +47,7 @@ MADE = 1_750_000_000_000
 COMPACTION_S = 30.0
 
 
-def verdict_on(settings: Settings) -> Verdict:
+def verdict_on(settings: Settings) -> StreamVerdict:
     (found,) = prove(settings)
     assert found.verdict
     check_sum(found.verdict)
@@ -57,20 +55,20 @@ def verdict_on(settings: Settings) -> Verdict:
     return found.verdict
 
 
-def check_sum(verdict: Verdict) -> None:
+def check_sum(verdict: StreamVerdict) -> None:
     """Each offset is somewhere in the sentence, once."""
     elsewhere = verdict.filtered + verdict.discarded + verdict.removed + verdict.holes + verdict.holes_recorded
     rows = sum(verdict.tables.values()) + verdict.dead - verdict.duplicates
     assert verdict.offsets == rows + elsewhere + verdict.lost + verdict.unknown, verdict
 
 
-def only(verdict: Verdict, kind: Kind) -> Finding:
+def only(verdict: StreamVerdict, kind: FindingKind) -> Finding:
     (found,) = [each for each in verdict.findings if each.kind is kind]
     assert len(found.says) <= 200
     return found
 
 
-def kinds(verdict: Verdict) -> set[Kind]:
+def kinds(verdict: StreamVerdict) -> set[FindingKind]:
     return {each.kind for each in verdict.findings}
 
 
@@ -182,7 +180,7 @@ def test_markers_and_aborted_records_are_holes(bench: Bench, topic: str, monkeyp
     monkeypatch.setattr("lakehouse_ingest.stages.sources.kafka.ASK_S", 1.0)
     alone = verdict_on(bench.settings(topic, source={"brokers": "127.0.0.1:1"}))
     assert (alone.code, alone.unknown) == (UNTOLD, 21)
-    assert "could not be asked" in only(alone, Kind.UNKNOWN).says
+    assert "could not be asked" in only(alone, FindingKind.UNKNOWN).says
     bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
     without = verdict_on(settings)
     assert without.code == PROVEN
@@ -260,7 +258,7 @@ def test_rows_that_only_look_alike_are_not_too_many(bench: Bench, filled: Landed
     verdict = verdict_on(filled.settings)
     assert (verdict.code, verdict.duplicates, verdict.older) == (PROVEN, 0, {filled.topic: 2})
     bench.table(filled.name()).append(pa.Table.from_pylist(older[:1], schema=rows.schema))
-    assert only(verdict_on(filled.settings), Kind.DUPLICATE).first == 3
+    assert only(verdict_on(filled.settings), FindingKind.DUPLICATE).first == 3
 
 
 @contextmanager
@@ -281,10 +279,10 @@ def test_without_the_batch_record_it_still_counts(bench: Bench, filled: Landed) 
         assert (verdict.code, verdict.offsets, verdict.beyond) == (PROVEN, 10, 10)
         bench.table(filled.name()).delete("n == 4")
         verdict = verdict_on(filled.settings)
-        assert (verdict.code, span(only(verdict, Kind.LOST))) == (WRONG, (filled.topic, 0, 4, 4))
+        assert (verdict.code, span(only(verdict, FindingKind.LOST))) == (WRONG, (filled.topic, 0, 4, 4))
         verdict = verdict_on(bench.settings(filled.topic, stream={"on_error": "ignore"}))
         assert (verdict.code, verdict.unknown) == (UNTOLD, 1), "it may have been discarded"
-        assert "left out on purpose or lost" in only(verdict, Kind.UNKNOWN).says
+        assert "left out on purpose or lost" in only(verdict, FindingKind.UNKNOWN).says
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------
@@ -302,10 +300,10 @@ def test_a_row_that_another_writer_appended_again(bench: Bench, filled: Landed, 
     table.append(table.scan("n == 3 or n == 4").to_arrow())
     copied = landings(bench, name)[0]
     verdict = verdict_on(filled.settings)
-    found = only(verdict, Kind.DUPLICATE)
+    found = only(verdict, FindingKind.DUPLICATE)
     assert (verdict.code, verdict.duplicates, found.tables) == (WRONG, 2, (name,))
     assert (span(found), set(found.snapshots)) == ((filled.topic, 0, 3, 4), {first, copied})
-    assert kinds(verdict) == {Kind.DUPLICATE}
+    assert kinds(verdict) == {FindingKind.DUPLICATE}
     said = command("verify", *words(bench, filled.topic))
     assert said.code == 5
     assert "offsets 3 to 4" in said.out
@@ -318,7 +316,7 @@ def test_a_row_in_two_tables(bench: Bench, parted: Landed) -> None:
     at = copy["_source"][0].as_py()
     bench.table(payment).append(copy)
     verdict = verdict_on(parted.settings)
-    found = only(verdict, Kind.DUPLICATE)
+    found = only(verdict, FindingKind.DUPLICATE)
     assert (verdict.duplicates, found.tables) == (1, (order, payment))
     assert span(found) == (at["topic"], at["partition"], at["offset"], at["offset"])
 
@@ -332,21 +330,21 @@ def test_a_data_file_that_is_gone(bench: Bench, filled: Landed) -> None:
         verdict = verdict_on(filled.settings)
     finally:
         aside.rename(path)
-    found, lost = only(verdict, Kind.FILE_MISSING), only(verdict, Kind.LOST)
+    found, lost = only(verdict, FindingKind.FILE_MISSING), only(verdict, FindingKind.LOST)
     assert (verdict.code, found.tables, found.files) == (WRONG, (name,), (task.file.file_path,))
     assert (found.count, found.snapshots) == (10, (landings(bench, name)[-1],))
     assert (span(lost), lost.count) == ((filled.topic, 0, 0, 9), 10)
-    assert kinds(verdict) == {Kind.FILE_MISSING, Kind.LOST}
+    assert kinds(verdict) == {FindingKind.FILE_MISSING, FindingKind.LOST}
 
 
 def test_a_data_file_that_is_referred_to_twice(bench: Bench, filled: Landed) -> None:
     name = filled.name()
     add_again(bench.table(name))
     verdict = verdict_on(filled.settings)
-    found = only(verdict, Kind.FILE_TWICE)
+    found = only(verdict, FindingKind.FILE_TWICE)
     again, *_, first = landings(bench, name)
     assert (found.count, set(found.snapshots)) == (10, {first, again})
-    assert span(only(verdict, Kind.DUPLICATE)) == (filled.topic, 0, 0, 9)
+    assert span(only(verdict, FindingKind.DUPLICATE)) == (filled.topic, 0, 0, 9)
 
 
 def add_again(table: Table) -> None:
@@ -366,9 +364,9 @@ def test_a_range_that_was_taken_out(bench: Bench, filled: Landed, mode: str) -> 
     deletes = bench.published(name)[0].summary["total-delete-files"]
     assert (deletes != "0") == (mode == "merge-on-read")
     verdict = verdict_on(filled.settings)
-    found = [each for each in verdict.findings if each.kind is Kind.LOST]
+    found = [each for each in verdict.findings if each.kind is FindingKind.LOST]
     assert [span(each)[2:] for each in found] == [(5, 7), (12, 12)]
-    assert (verdict.code, verdict.lost, kinds(verdict)) == (WRONG, 4, {Kind.LOST})
+    assert (verdict.code, verdict.lost, kinds(verdict)) == (WRONG, 4, {FindingKind.LOST})
     removed = bench.published(name)[0].snapshot_id
     assert all(each.snapshots[0] == removed and each.tables == (name,) for each in found)
 
@@ -383,7 +381,7 @@ def test_a_commit_that_was_rolled_back(bench: Bench, filled: Landed) -> None:
             row = {"n": 99, "_source": None}
             bench.table(name).append(pa.Table.from_pylist([row], schema=bench.table(name).schema().as_arrow()))
         verdict = verdict_on(filled.settings)
-        found, lost = only(verdict, Kind.ROLLED_BACK), only(verdict, Kind.LOST)
+        found, lost = only(verdict, FindingKind.ROLLED_BACK), only(verdict, FindingKind.LOST)
         assert (verdict.code, found.tables, found.snapshots, found.count) == (WRONG, (name,), (second,), 10)
         assert span(found) == span(lost) == (filled.topic, 0, 10, 19)
         assert lost.snapshots[0] == second
@@ -397,7 +395,7 @@ def test_a_table_that_is_not_there(bench: Bench, parted: Landed) -> None:
         verdict = verdict_on(parted.settings)
     finally:
         bench.lake.rename_table(aside, name)
-    assert (verdict.code, only(verdict, Kind.TABLE_GONE).tables, verdict.lost) == (WRONG, (name,), 4)
+    assert (verdict.code, only(verdict, FindingKind.TABLE_GONE).tables, verdict.lost) == (WRONG, (name,), 4)
 
 
 def test_counts_that_do_not_fit(bench: Bench, parted: Landed) -> None:
@@ -412,8 +410,8 @@ def test_counts_that_do_not_fit(bench: Bench, parted: Landed) -> None:
     row["_source"] |= {"partition": number, "offset": offset}
     table.append(pa.Table.from_pylist([row], schema=table.schema().as_arrow()))
     verdict = verdict_on(parted.settings)
-    found = only(verdict, Kind.COUNT)
-    assert (verdict.code, found.count, kinds(verdict)) == (WRONG, 1, {Kind.COUNT})
+    found = only(verdict, FindingKind.COUNT)
+    assert (verdict.code, found.count, kinds(verdict)) == (WRONG, 1, {FindingKind.COUNT})
     assert (found.topic, found.partition) == (parted.topic, number)
     assert found.first is not None
     assert found.last is not None
@@ -429,10 +427,10 @@ def test_what_the_broker_holds_no_more_is_told_by_the_record_or_by_nobody(bench:
     admin = AdminClient({"bootstrap.servers": bench.broker})
     (done,) = admin.delete_records([TopicPartition(topic, 0, 8)]).values()
     done.result(PATIENCE)
-    assert span(only(verdict_on(settings), Kind.LOST)) == (topic, 0, 4, 4), "the record has counted it"
+    assert span(only(verdict_on(settings), FindingKind.LOST)) == (topic, 0, 4, 4), "the record has counted it"
     bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
     verdict = verdict_on(settings)
-    assert (verdict.code, span(only(verdict, Kind.UNKNOWN))) == (UNTOLD, (topic, 0, 4, 4))
+    assert (verdict.code, span(only(verdict, FindingKind.UNKNOWN))) == (UNTOLD, (topic, 0, 4, 4))
     delete_topic(bench.broker, topic)
     assert verdict_on(settings).code == UNTOLD
 
@@ -461,27 +459,26 @@ def test_what_a_person_has_decided_is_not_held_against_it(bench: Bench, topic: s
 # -- how much it takes ------------------------------------------------------------------------------------
 
 
-def test_many_windows_find_the_same(bench: Bench, filled: Landed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the offsets don't fit into memory at once."""
+def test_each_file_is_read_once(bench: Bench, filled: Landed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only files that may hold duplicates are opened again, to say which ones they are."""
     settings, table = filled.settings, bench.table(filled.name())
     table.append(table.scan("n == 3 or n == 17").to_arrow())
     table.delete("n == 9 or n == 10")
+    opened: Counter[str] = Counter()
+    batches_of = Lake.batches_of
+
+    def counting(lake: Lake, pinned: Pinned, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        opened[file.path] += 1
+        return batches_of(lake, pinned, file, columns)
+
+    monkeypatch.setattr(Lake, "batches_of", counting)
     whole = verdict_on(settings)
     assert (whole.duplicates, whole.lost) == (2, 2)
-    counts: list[object] = []
-
-    class Counting(Recount):
-        def read(self, window: Window) -> None:
-            counts.append(window)
-            super().read(window)
-
-    monkeypatch.setattr(proof, "Recount", Counting)
-    monkeypatch.setattr(offset_sets, "SHIFT", 2)
-    for module in (offset_sets, proof, recorded_batches):
-        monkeypatch.setattr(module, "PAGE", 4)
-    monkeypatch.setattr(command_verify, "recount", lambda *args, **more: proof.recount(*args, **more, most_pages=4))
-    assert verdict_on(settings) == whole
-    assert len(counts) > 3
+    assert max(opened.values()) == 2
+    opened.clear()
+    table.delete("n == 3 or n == 17")
+    assert verdict_on(settings).duplicates == 0
+    assert set(opened.values()) == {1}
 
 
 def test_memory_does_not_grow_with_the_rows(bench: Bench, topic: str) -> None:

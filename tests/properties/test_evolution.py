@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog import Add, Column, Contract, Describe, Fate, Fill, Plan, Relax, Rule, Widen, evolved, plan
+from catalog.conversions import schema_of
 from catalog.fields import parts_of, paths_in, struct_of
-from catalog.promotions import Relation, relation
-from catalog.states import schema_of
+from catalog.type_widening import Relation, relation
 from tests.services.schemas import any_columns, arrivals, spec_of, table_of
 
 NO_LIMITS = Contract(max_columns=None, max_depth=None)

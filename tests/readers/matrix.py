@@ -1,6 +1,6 @@
-"""Which reader answers what: kept as JSON by `make readers`, printed by the README.
+"""Which reader answers what: kept as JSON by `make readers`, printed by a page.
 
-python -m tests.readers.matrix     # puts the table into the README again
+python -m tests.readers.matrix     # puts the table into the page again
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ from typing import Any
 from tests.readers.questions import QUESTIONS
 from tests.readers.reading import READERS, STORES, Reader
 
-ROOT = Path(__file__).parents[2]
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "limits.md"
 KEPT = Path(__file__).with_name("matrix.json")
 VARIABLE = "LAKEHOUSE_TEST_MATRIX"
 TITLES = {"files": "tables on local files", "s3": "tables on S3"}
@@ -66,7 +66,7 @@ def kept() -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> str:
-    """As a table with notes, for the README."""
+    """As a table with notes, for the page."""
     names = list(found["versions"])
     titles = {name: f"{name} {found['versions'][name]}" for name in names}
     notes: list[str] = []
@@ -92,7 +92,7 @@ def shown(found: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *told]).strip() + "\n"
 
 
-def in_readme(text: str) -> str:
+def in_page(text: str) -> str:
     """What stands there between the two marks."""
     return text.partition(BEGIN)[2].partition(END)[0].strip() + "\n"
 
@@ -103,5 +103,4 @@ def renewed(text: str, table: str) -> str:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(renewed(readme.read_text(encoding="utf-8"), shown(kept())), encoding="utf-8")
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), shown(kept())), encoding="utf-8")

@@ -21,7 +21,7 @@ NULLS = 3  # the row of `nested` that holds nothing
 @dataclass(frozen=True)
 class Question:
     name: str
-    asked: str  # in the words of the README
+    asked: str  # in the words of the page
     table: str
     columns: Sequence[str]
     wanted: Rows
@@ -241,7 +241,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     _asked(
         "copied",
-        "rows deleted by Spark between two landings, copy-on-write",
+        "rows deleted by Spark between two batches, copy-on-write",
         "deleted_by_copy",
         _left("deleted_by_copy"),
     ),
@@ -289,7 +289,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "record",
-        "the batch record",
+        "the batch log",
         "lakehouse_batches",
         ("kind", "partitions", "reasons"),
         [

@@ -57,7 +57,7 @@ class Reader(ABC):
     name: ClassVar[str]
     without: ClassVar[Mapping[str, str]] = {}  # store: why it reads nothing there
     long: ClassVar[bool] = False  # too much to fetch or to start for `make test`
-    cannot: ClassVar[Mapping[str, str]] = {}  # question: what is the matter, in the words of the README
+    cannot: ClassVar[Mapping[str, str]] = {}  # question: what is the matter, in the words of the page
 
     def __init__(self, store: Store) -> None:
         self.store = store

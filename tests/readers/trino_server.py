@@ -20,13 +20,27 @@ from filelock import FileLock
 
 from lakehouse_ingest.environment import java
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
-from lakehouse_ingest.environment.jars import cache_folder, ivy
+from lakehouse_ingest.environment.jars import cache_folder
+from lakehouse_ingest.environment.jars.download import download
+from lakehouse_ingest.environment.jars.lock import Jar
 from tests.services.doors import token_at
 from tests.services.pipelines import until
 
 VERSION = "476"
 OLDEST_JAVA = 24
-LOCK = Path(__file__).with_name("trino.xml")
+# The smallest Trino that reads Iceberg: its server, and one plugin.
+LOCK = (
+    Jar(
+        f"io/trino/trino-server-core/{VERSION}/trino-server-core-{VERSION}.tar.gz",
+        "0f388f9967c177ae70a47c099082fc95387f0c3cb96d8000d1d41fc3a5223158",
+        194_358_953,
+    ),
+    Jar(
+        f"io/trino/trino-iceberg/{VERSION}/trino-iceberg-{VERSION}.zip",
+        "99edba5b491ed94d599aeb61e0794272d3569d8b563f3bb8569e8a49daa87b6c",
+        345_890_737,
+    ),
+)
 DEFINED = Path(__file__).parents[2] / "deploy" / "trino" / "etc" / "catalog"
 STARTING = 300.0
 Ask = Callable[[str], tuple[list[str], list[Any]]]
@@ -50,9 +64,8 @@ def fetched() -> Path:
             fresh = wanted.with_suffix(".new")
             shutil.rmtree(fresh, ignore_errors=True)
             print(f"Fetching Trino {VERSION} into {wanted} (540 MB)")
-            for _ in ivy.retrieve(
-                java.find_java(), LOCK, into=fresh / "got", cache=fresh / "ivy", log=wanted.with_suffix(".log")
-            ):
+            (fresh / "got").mkdir(parents=True)
+            for _ in download("Trino", LOCK, fresh / "got"):
                 pass
             with tarfile.open(fresh / "got" / f"trino-server-core-{VERSION}.tar.gz") as packed:
                 packed.extractall(fresh, filter="data")

@@ -11,8 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Self, cast
+from typing import Any, Self
 
+from lakehouse_ingest.observe.events import CommitRetried, Retrying
+from lakehouse_ingest.observe.watch import Event
 from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.pipeline.pipeline import Pipeline
@@ -29,29 +31,24 @@ PARTITIONS = 2
 
 
 @dataclass
-class Told:
-    """What a pipeline tells, noted here; on it goes as ever."""
+class Heard:
+    """A listener that keeps why a pipeline began again, and where commits of others came first."""
 
-    events: Any
     retries: list[str] = field(default_factory=list)  # why it began again
     refusals: list[str] = field(default_factory=list)  # the tables where others came first
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Self:
-        told = cls(pipeline.watch.events)
-        pipeline.watch.events = cast("Any", told)
-        return told
+        heard = cls()
+        pipeline.watch.add_listener(heard)
+        return heard
 
-    def retrying(self, **told: Any) -> None:
-        self.retries.append(str(told["error"]))
-        self.events.retrying(**told)
-
-    def commit_retried(self, **told: Any) -> None:
-        self.refusals.append(told["table"])
-        self.events.commit_retried(**told)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.events, name)
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Retrying():
+                self.retries.append(str(event.error))
+            case CommitRetried():
+                self.refusals.append(event.table)
 
 
 def is_proven(settings: Settings) -> None:
@@ -129,7 +126,7 @@ class Flow:
         """From the first landing on; what ends it by itself is raised at the end."""
         with spark_by(self.bench.spark, self.through), ThreadPoolExecutor(1, "flow") as threads:
             pipeline = self.bench.pipeline(self.through, drain=False)
-            self.told = Told.of(pipeline)
+            self.heard = Heard.of(pipeline)
             self.end: Future[None] = threads.submit(pipeline.run)
             try:
                 self.produce()

@@ -12,9 +12,9 @@ from unittest.mock import MagicMock
 import pytest
 
 import catalog
-from lakehouse_ingest.cli.verbs.check import _tables
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.operations.check import _tables
 from lakehouse_ingest.pipeline.effects import ChangesTables
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.options import RunOptions

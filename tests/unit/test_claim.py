@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse_ingest.environment.embedded import claim
-from lakehouse_ingest.environment.embedded.claim import Claim, Note
+from lakehouse_ingest.environment.embedded.claim import FolderClaim, Note
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 DIES_AT = 25
@@ -31,8 +31,8 @@ class Clock:
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> Claim:
-    found = Claim(tmp_path, "note.json", "held by {}".format)
+def waiting(tmp_path: Path) -> FolderClaim:
+    found = FolderClaim(tmp_path, "note.json", "held by {}".format)
     found.write(Note("http://127.0.0.1:1", 1, pid=1, java=2, passing=True))
     return found
 
@@ -44,7 +44,7 @@ def _told_by(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_the_one_who_looks_dies_the_wait_for_its_jvm_begins_anew(
-    waiting: Claim, monkeypatch: pytest.MonkeyPatch
+    waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _told_by(clock := Clock(free_at=33), monkeypatch)
     waiting.take()
@@ -52,7 +52,7 @@ def test_where_the_one_who_looks_dies_the_wait_for_its_jvm_begins_anew(
     assert clock.now == 33
 
 
-def test_who_looks_for_long_is_a_reason_to_come_again(waiting: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_looks_for_long_is_a_reason_to_come_again(waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that is started meanwhile is started again by its supervisor, which is told so by the exit code."""
     clock = Clock(free_at=1_000)
     _told_by(clock, monkeypatch)
@@ -62,7 +62,9 @@ def test_who_looks_for_long_is_a_reason_to_come_again(waiting: Claim, monkeypatc
     assert clock.now == claim.PASSING_SECONDS
 
 
-def test_a_jvm_that_does_not_end_is_not_waited_for_for_ever(waiting: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_that_does_not_end_is_not_waited_for_for_ever(
+    waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _told_by(clock := Clock(free_at=1_000), monkeypatch)
     with pytest.raises(SettingsRefused, match=r"held by process 2 at http"):
         waiting.take()

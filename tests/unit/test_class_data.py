@@ -25,32 +25,30 @@ def put(said: bytes) -> Path:
     return made
 
 
-def test_without_one_nothing_is_said_of_it(cache: Path) -> None:
-    assert java_options(find_java()) == ""
-    assert not cache.exists()
+class TestClassArchive:
+    def test_that_does_not_exist_gives_java_no_option(self, cache: Path) -> None:
+        assert java_options(find_java()) == ""
+        assert not cache.exists()
 
+    def test_in_a_path_with_a_space_is_one_word(self, cache: Path) -> None:
+        made = put(b"")
+        assert made.is_relative_to(cache)
+        assert shlex.split(java_options(find_java()))[0] == f"-XX:SharedArchiveFile={made}"
 
-def test_a_path_with_a_space_is_one_word(cache: Path) -> None:
-    made = put(b"")
-    assert made.is_relative_to(cache)
-    assert shlex.split(java_options(find_java()))[0] == f"-XX:SharedArchiveFile={made}"
+    @pytest.mark.usefixtures("cache")
+    @pytest.mark.parametrize("said", [b"", b"no archive", bytes(2**16)], ids=["empty", "text", "zeros"])
+    def test_that_is_broken_does_not_keep_java_from_starting(self, said: bytes) -> None:
+        put(said)
+        java = find_java()
+        ended = subprocess.run(
+            [java, *shlex.split(java_options(java)), "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert "version" in ended.stderr
+        assert "rchive" not in ended.stderr + ended.stdout
 
-
-@pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("said", [b"", b"no archive", bytes(2**16)], ids=["empty", "text", "zeros"])
-def test_java_starts_without_one_that_is_broken(said: bytes) -> None:
-    put(said)
-    java = find_java()
-    ended = subprocess.run(
-        [java, *shlex.split(java_options(java)), "-version"], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert "version" in ended.stderr
-    assert "rchive" not in ended.stderr + ended.stdout
-
-
-def test_a_cache_that_can_not_be_written_is_named(cache: Path) -> None:
-    """A file in its place: to the superuser every folder is open."""
-    cache.write_text("")
-    with pytest.raises(SettingsRefused, match=r"Java's classes can't be kept in .*set XDG_CACHE_HOME") as refused:
-        prepare(find_java())
-    assert len(str(refused.value)) - len(str(cache)) < LONGEST
+    def test_that_can_not_be_written_names_its_folder(self, cache: Path) -> None:
+        """A file in its place: to the superuser every folder is open."""
+        cache.write_text("")
+        with pytest.raises(SettingsRefused, match=r"Java's classes can't be kept in .*set XDG_CACHE_HOME") as refused:
+            prepare(find_java())
+        assert len(str(refused.value)) - len(str(cache)) < LONGEST

@@ -1,4 +1,4 @@
-"""The README says of each catalog of the conformance suite what it can't do, as its declaration does."""
+"""A page says of each catalog of the conformance suite what it can't do, as its declaration does."""
 
 import os
 import re
@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from tests.services.catalogs import OURS, VARIABLE, Kind
+from tests.services.pages import ROOT, Page, pages
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+LIMITS = Page(ROOT / "docs" / "concepts" / "limits.md")
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
-def test_the_readme_says_what_a_catalog_cannot_do(kind: type[Kind]) -> None:
-    (row,) = [line for line in README.splitlines() if line.startswith(f"| {kind.name}: ")]
+def test_the_page_of_limits_says_what_a_catalog_cannot_do(kind: type[Kind]) -> None:
+    (row,) = [line for line in LIMITS.text.splitlines() if line.startswith(f"| {kind.name}: ")]
     assert row.endswith(f"| in `make test` | {', '.join(sorted(kind.cannot))} |")
 
 
-def test_the_readmes_command_runs_all_of_the_suite_on_the_given_catalog_and_on_no_other() -> None:
+def test_the_command_shown_runs_all_of_the_suite_on_the_given_catalog_and_on_no_other() -> None:
     """None of the fixtures that start something of ours are asked for."""
-    (shown,) = re.findall(r"\$ LAKEHOUSE_TEST_CATALOG_URI=https.*?-m pytest (.*?)\n```", README, re.DOTALL)
+    text = "\n".join(page.text for page in pages())
+    (shown,) = set(re.findall(r"\$ LAKEHOUSE_TEST_CATALOG_URI=https.*?-m pytest (.*?)\n(?:\$|```)", text, re.DOTALL))
     environment = {**os.environ, "PYTEST_ADDOPTS": "", f"{VARIABLE}URI": "http://localhost:1"}
     command = [sys.executable, "-m", "pytest", *shown.split(), "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)

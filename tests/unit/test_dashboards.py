@@ -8,8 +8,9 @@ import yaml
 
 from telemetry import INSTRUMENTS
 from telemetry.instruments import exported
-from telemetry.naming import prometheus_label, prometheus_name
-from tests.services.dashboards import GRAFANA, alerts, dashboards, description, panel_queries
+from telemetry.prometheus_names import prometheus_label, prometheus_name
+from tests.services.dashboards import ALERTS, GRAFANA, alerts, dashboards, description, panel_queries
+from tests.services.pipelines import ROOT
 
 NAMES = {
     prometheus_name(it.name, it.unit, counter=it.kind == "counter", gauge=it.kind == "gauge"): it
@@ -17,6 +18,7 @@ NAMES = {
 }
 SERIES = re.compile(r"\b(lakehouse_\w+?)(_bucket|_sum|_count)?(?=\{|\[|\)| |$)(?:\{([^}]*)\})?")
 LABEL = re.compile(r"(\w+)(?:=~|!=|=)\"")
+RUNBOOK = ROOT / "docs" / "operate" / "when-it-stops.md"
 
 
 def _asked(query: str) -> set[str]:
@@ -46,6 +48,14 @@ def test_every_metric_is_on_a_dashboard_and_none_is_that_there_is_not() -> None:
 
 def test_alerts_ask_for_metrics_that_there_are() -> None:
     assert all(_asked(expression) or expression.startswith("up{") for expression in alerts().values())
+
+
+def test_alerts_lead_to_their_own_headings_for_the_person_on_duty() -> None:
+    headings = {line for line in RUNBOOK.read_text(encoding="utf-8").splitlines() if line.startswith("### ")}
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    for name, annotations in ((rule["alert"], rule["annotations"]) for group in groups for rule in group["rules"]):
+        assert annotations["runbook_url"] == f"{RUNBOOK.relative_to(ROOT)}#{name.lower()}"
+        assert f"### {name}" in headings
 
 
 def test_panels_have_a_place_of_their_own_and_a_number() -> None:

@@ -1,25 +1,38 @@
-"""What is shown to users works: settings files in the README and in deploy/examples, and the README's Python."""
+"""What pages show to users works: settings, Python and command lines, in the README, in docs and in deploy/examples."""
 
 import ast
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from pyiceberg.catalog.sql import SqlCatalog
 
 import catalog
+from lakehouse_ingest.cli.app import app
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.schema.declared import plan_from_settings
 from lakehouse_ingest.schema.layout import partitions_of
 from lakehouse_ingest.settings import Settings, load_settings, reference
 from lakehouse_ingest.settings.named_code import ASKED_FOR
+from tests.services.pages import ROOT, Page, pages
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+PAGES = pages()
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.toml"))
+# So that a page may show the section that it is about, alone.
+A_STREAM = '\n[[streams]]\ntopics = ["sensors"]\n'
+
+
+def shown(language: str) -> list[Any]:
+    """Every block of a language, named after its page and its place there."""
+    return [
+        pytest.param(block, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, block in enumerate(page.blocks(language), 1)
+    ]
 
 
 def planned(settings: Settings) -> None:
@@ -29,10 +42,13 @@ def planned(settings: Settings) -> None:
         assert [str(each) for each in partitions_of(table)] == list(table.partition_by)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_the_readmes_settings_are_accepted(block: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", shown("toml"))
+def test_settings_of_a_page_are_accepted(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     file = tmp_path / "shown.toml"
-    file.write_text(block)
+    file.write_text(block if "streams" in tomllib.loads(block) else block + A_STREAM)
+    for name in re.findall(r'file = "([\w-]+)"', block):  # of a secret, where the command is typed
+        (tmp_path / name).write_text("a secret\n")
     planned(load_settings(file, environment={}))
 
 
@@ -41,39 +57,86 @@ def test_examples_are_accepted(file: Path) -> None:
     planned(load_settings(file, environment={}))
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_what_the_readmes_python_imports_is_there(program: str) -> None:
+@pytest.mark.parametrize("program", shown("python"))
+def test_what_the_python_of_a_page_imports_is_there(program: str) -> None:
     imports: list[ast.stmt] = [
         each for each in ast.parse(program).body if isinstance(each, ast.Import | ast.ImportFrom)
     ]
     assert imports
-    exec(compile(ast.Module(imports, []), "README.md", "exec"), {})
+    exec(compile(ast.Module(imports, []), "a page", "exec"), {})
 
 
-def test_the_readmes_example_of_the_catalog_package_runs(
+def test_the_example_of_the_catalog_package_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As it stands, and prints what it says it does; only that the catalog is another one, and empty."""
-    (program,) = (each for each in PROGRAMS if "from catalog import" in each)
+    (program,) = (each for page in PAGES for each in page.blocks("python") if "from catalog import" in each)
     there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     monkeypatch.setattr(catalog, "connect", lambda _: catalog.Lake(there))
-    shown: dict[str, catalog.TableState] = {}
-    exec(program, shown)
+    made: dict[str, catalog.TableState] = {}
+    exec(program, made)
     assert capsys.readouterr().out == "".join(f"{line}\n" for line in re.findall(r"^# (.*)", program, re.MULTILINE))
-    assert [str(each.type) for each in shown["state"].columns] == ["long", "struct<lat: double>", "string"]
+    assert [str(each.type) for each in made["state"].columns] == ["long", "struct<lat: double>", "string"]
     there.close()
 
 
-def test_the_readme_names_tests_that_exist() -> None:
-    for path, name in re.findall(r"`(tests[\w/]*(?:\.py)?)(?:::(\w+))?`", README + SECURITY):
-        assert (ROOT / path).exists(), path
-        assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), name
+def refusal(words: list[str]) -> str:
+    """What is wrong with a command line of ours, as far as its verb and its options go."""
+    verb, name = typer.main.get_command(app), "lakehouse-ingest"
+    while (verbs := getattr(verb, "commands", None)) and words and not words[0].startswith("-"):
+        if words[0] not in verbs:
+            return f"{name} has no verb {words[0]}"
+        verb, name, words = verbs[words[0]], f"{name} {words[0]}", words[1:]
+    known = {option for each in verb.params for option in each.opts} | {"--help"}
+    given = [each.partition("=")[0] for each in words if re.match("--?[a-z]", each)]
+    unknown = [each for each in given if each not in known]
+    return f"{name} has no option {', '.join(unknown)}" if unknown else ""
 
 
-def test_pages_at_the_top_lead_to_files_that_exist() -> None:
-    assert "(SECURITY.md)" in README
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", README + SECURITY):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_command_lines_of_a_page_exist(page: Page) -> None:
+    refused = [found for words in page.commands("lakehouse-ingest") if (found := refusal(words))]
+    assert not refused, f"{page.name}: {'; '.join(refused)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_targets_of_make_of_a_page_exist(page: Page) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {word for words in page.commands("make") for word in words if re.fullmatch(r"[a-z][\w-]*", word)}
+    assert named <= targets, f"{page.name}: make has no target {', '.join(sorted(named - targets))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_that_a_page_names_exist(page: Page) -> None:
+    """By their whole name. What else looks like one is of `catalog`, of a span, of Spark, or a file's name."""
+    known = {entry.name for entry in reference.entries()}
+    sections = {name.partition(".")[0] for name in known if "." in name}
+    named = {name for name in page.in_line if re.fullmatch(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+", name)}
+    settings = {name for name in named if name.partition(".")[0] in sections and not of_others(name)}
+    assert settings <= known, f"{page.name}: there is no setting {', '.join(sorted(settings - known))}"
+
+
+def of_others(name: str) -> bool:
+    first, _, rest = name.partition(".")
+    return (
+        (ROOT / name.replace(".", "/")).with_suffix(".py").exists()
+        or (first == "catalog" and hasattr(catalog, rest))
+        or (first in {"source", "sink"} and rest in {"connect", "read", "close", "flush"})
+        or (first == "spark" and name not in {"spark.master", "spark.memory", "spark.options"})
+        or name.endswith((".json", ".toml", ".py", ".md", ".db", ".exporters"))
+    )
+
+
+def test_a_command_line_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    page = Page(tmp_path / "page.md")
+    page.path.write_text(
+        "`lakehouse-ingest validate`\n```console\n$ X=1 lakehouse-ingest run --topic a && make it\n```\n"
+    )
+    assert [refusal(words) for words in page.commands("lakehouse-ingest")] == [
+        "lakehouse-ingest run has no option --topic",
+        "lakehouse-ingest has no verb validate",
+    ]
+    assert list(page.commands("make")) == [["it"]]
 
 
 def test_what_is_said_of_security_is_said_in_the_words_of_the_program() -> None:

@@ -14,7 +14,7 @@ from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
-from telemetry import OFF, TelemetrySettings, mask, start
+from telemetry import OFF, TelemetryOptions, mask, start
 from telemetry.masking import REGISTRY
 from telemetry.testing import Checked
 from tests.services.openmetrics import read
@@ -50,9 +50,9 @@ def test_nothing_is_ready_before_all_streams_run(board: Board) -> None:
     assert _reasons(board) == ("no stream yet",)
     board.expect(["a", "b"])
     assert _reasons(board) == ("a: starting", "b: starting")
-    board.tell("a", State.RUNNING)
+    board.report("a", State.RUNNING)
     assert _reasons(board) == ("b: starting",)
-    board.tell("b", State.RUNNING)
+    board.report("b", State.RUNNING)
     assert _reasons(board) == ()
     assert board.live(STUCK).good
 
@@ -67,20 +67,20 @@ def test_nothing_is_ready_before_all_streams_run(board: Board) -> None:
     ],
 )
 def test_a_stream_whose_query_does_not_run_says_why(board: Board, state: State, reason: str, ready: str) -> None:
-    board.tell("a", State.RUNNING)
-    board.tell("a", state, reason)
+    board.report("a", State.RUNNING)
+    board.report("a", state, reason)
     assert _reasons(board) == (ready,)
     assert board.live(STUCK).good
 
 
 def test_what_has_done_all_that_was_asked_of_it_keeps_nobody_waiting(board: Board) -> None:
-    board.tell("a", State.RUNNING)
-    board.tell("b", State.ENDED)
+    board.report("a", State.RUNNING)
+    board.report("b", State.ENDED)
     assert _reasons(board) == ()
 
 
 def test_progress_grows_old(board: Board, clock: Clock) -> None:
-    board.tell("a", State.RUNNING)
+    board.report("a", State.RUNNING)
     board.batch_began("a", 7)
     clock.now += FRESH + 5
     assert _reasons(board) == ("a: batch 7 is under way, without progress for 65 s",)
@@ -109,7 +109,7 @@ def test_progress_grows_old(board: Board, clock: Clock) -> None:
 def test_who_should_work_and_shows_nothing_for_long_is_not_alive(
     board: Board, clock: Clock, state: State, *, alive: bool
 ) -> None:
-    board.tell("a", state)
+    board.report("a", state)
     clock.now += STUCK
     assert board.live(STUCK).good
     clock.now += 1
@@ -125,7 +125,7 @@ def test_what_is_told_of_a_stream_that_nobody_expects_is_no_trouble(board: Board
 
 
 def test_for_machines_it_says_where_each_stream_stands(board: Board, clock: Clock) -> None:
-    board.tell("a", State.RUNNING)
+    board.report("a", State.RUNNING)
     board.batch_began("a", 0)
     board.batch_ended("a", landed=True)
     board.batch_began("a", 1)
@@ -133,7 +133,7 @@ def test_for_machines_it_says_where_each_stream_stands(board: Board, clock: Cloc
     board.batch_began("a", 2)
     clock.now += 2
     shown = dict(board.shown()["a"])
-    assert shown.pop("last_landing")
+    assert shown.pop("last_landed")
     assert shown == {
         "state": "running",
         "for_s": 2.0,
@@ -166,7 +166,7 @@ def _get(url: str, **headers: str) -> tuple[int, Any]:
 
 
 def test_a_batch_and_its_stages_are_signs_of_life(watch: Watch) -> None:
-    watch.tell("s", State.RUNNING)
+    watch.report("s", State.RUNNING)
     with watch.batch("s", 3, "one pass"):
         assert watch.board.shown()["s"]["batch_under_way"] == 3
         with watch.stage("write", "s", "t"):
@@ -189,10 +189,10 @@ def test_its_pages_answer_with_a_status_and_the_reasons(watch: Watch) -> None:
         status, said = _get(f"{url}/ready")
         assert (status, said["ready"], said["reasons"], said["pipeline"]) == (503, False, ["s: starting"], "plant-7")
         with watch.stream("s"):
-            watch.tell("s", State.RUNNING)
+            watch.report("s", State.RUNNING)
             status, said = _get(f"{url}/ready")
             assert (status, said["reasons"], said["streams"]["s"]["state"]) == (200, [], "running")
-            watch.tell("s", State.WAITING, TryAgain(f"no answer with {SECRET},\n" + "x" * 500))
+            watch.report("s", State.WAITING, TryAgain(f"no answer with {SECRET},\n" + "x" * 500))
             status, said = _get(f"{url}/ready")
             assert status == 503
             (reason,) = said["reasons"]
@@ -216,10 +216,10 @@ def test_without_metrics_its_page_says_what_to_set() -> None:
 
 
 def test_with_metrics_it_shows_them() -> None:
-    sink = start(TelemetrySettings(metrics=True, exporter="none", pull=True))
+    sink = start(TelemetryOptions(metrics=True, exporter="none", pull=True))
     watch = Watch("plant-7", sink)
     with watch.serving(HealthSettings(port=0)) as url:
-        watch.tell("s", State.RUNNING)
+        watch.report("s", State.RUNNING)
         asked = urllib.request.Request(f"{url}/metrics", headers={"Accept": "application/openmetrics-text"})
         with urllib.request.urlopen(asked, timeout=10) as answer:
             found = read(answer.read().decode())

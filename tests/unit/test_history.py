@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import lakehouse_ingest
+from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.observe.events import BatchLanded, Retrying, SchemaChanged, StreamFailed
 from lakehouse_ingest.observe.health import State
-from lakehouse_ingest.observe.recent_activity import BATCHES, LONGEST, MINUTES, PROBLEMS, TABLES, History
+from lakehouse_ingest.observe.recent_activity import BATCHES, LONGEST, MINUTES, PROBLEMS, TABLES, RecentActivity
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
 from telemetry import OFF, mask
@@ -43,17 +45,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def history(clock: Clock) -> History:
-    return History(clock)
+def activity(clock: Clock) -> RecentActivity:
+    return RecentActivity(clock)
 
 
-def test_batches_add_up_by_the_minute(history: History, clock: Clock) -> None:
-    history.heard("warning", "batch_landed", LANDED)
-    history.heard("info", "batch_landed", {**LANDED, "freshness_s": 1.0})
-    history.lag("s", 70, 3.21)
+def test_batches_add_up_by_the_minute(activity: RecentActivity, clock: Clock) -> None:
+    activity(BatchLanded(**LANDED))
+    activity(BatchLanded(**{**LANDED, "freshness_s": 1.0}))
+    activity.lag("s", 70, 3.21)
     clock.now += 60
-    history.heard("info", "batch_landed", LANDED)
-    told = history.told()["streams"]["s"]
+    activity(BatchLanded(**LANDED))
+    told = activity.report()["streams"]["s"]
     assert [(each["landed"], each["dead"], each["freshness_s"], each["lag"]) for each in told["minutes"]] == [
         (18, 4, 2.0, 70),
         (9, 2, 2.0, None),
@@ -63,38 +65,53 @@ def test_batches_add_up_by_the_minute(history: History, clock: Clock) -> None:
     assert outcomes["received"] == sum(count for name, count in outcomes.items() if name != "received")
 
 
-def test_an_hour_is_kept_and_no_more(history: History, clock: Clock) -> None:
+def test_rate_is_of_the_last_sixty_seconds(activity: RecentActivity, clock: Clock) -> None:
+    """The page and `top` both show it; a process that is younger counts its own seconds."""
+
+    def rate() -> float:
+        return float(activity.report()["streams"]["s"]["per_second"])
+
+    activity(BatchLanded(**LANDED))
+    clock.now += 30
+    assert rate() == 9 / 30
+    clock.now += 60
+    assert rate() == 9 * 30 / 60 / 60
+    clock.now += 60
+    assert rate() == 0
+
+
+def test_an_hour_is_kept_and_no_more(activity: RecentActivity, clock: Clock) -> None:
     for _ in range(3 * MINUTES):
-        history.heard("info", "batch_landed", LANDED)
+        activity(BatchLanded(**LANDED))
         clock.now += 60
-    minutes = history.told()["streams"]["s"]["minutes"]
+    minutes = activity.report()["streams"]["s"]["minutes"]
     assert len(minutes) == MINUTES
     clock.now += 1800
-    history.lag("s", 0, 0)
-    minutes = history.told()["streams"]["s"]["minutes"]
+    activity.lag("s", 0, 0)
+    minutes = activity.report()["streams"]["s"]["minutes"]
     assert minutes[0]["at"] > clock.now - 3600 - 60
 
 
-def test_whatever_happens_it_stays_small(history: History) -> None:
+def test_whatever_happens_it_stays_small(activity: RecentActivity) -> None:
     for number in range(2_000):
-        history.heard("info", "batch_landed", {**LANDED, "batch": number})
-        history.heard("error", "stream_failed", {"stream": "s", "error": "x" * 10_000})
-        history.table(f"t{number}", 1, 1, 1, 1)
-    told = history.told()
+        activity(BatchLanded(**{**LANDED, "batch": number}))
+        activity(StreamFailed(stream="s", error=TryAgain("x" * 10_000)))
+        activity.table(f"t{number}", 1, 1, 1, 1)
+    told = activity.report()
     assert (len(told["batches"]), len(told["problems"]), len(told["tables"])) == (BATCHES, PROBLEMS, TABLES)
     assert told["batches"][-1]["batch"] == 1_999
     assert told["tables"][0]["name"] == "t1999"
     assert max(len(each["what"]) for each in told["problems"]) == LONGEST
 
 
-def test_a_batch_with_dead_letters_is_no_problem_but_a_retry_is(history: History) -> None:
-    history.heard("warning", "batch_landed", LANDED)
-    history.heard("info", "schema_changed", {"table": "t", "changes": ["a", "b"]})
-    history.heard("warning", "retrying", {"stream": "s", "error": "TryAgain: away"})
-    history.table("t", 5, 4, 3, 2)
-    (problem,) = history.told()["problems"]
+def test_a_batch_with_dead_letters_is_no_problem_but_a_retry_is(activity: RecentActivity) -> None:
+    activity(BatchLanded(**LANDED))
+    activity(SchemaChanged(table="t", changes=["a", "b"]))
+    activity(Retrying(stream="s", attempt=1, wait_s=1, error=TryAgain("away")))
+    activity.table("t", 5, 4, 3, 2)
+    (problem,) = activity.report()["problems"]
     assert (problem["event"], problem["where"], problem["what"]) == ("retrying", "s", "TryAgain: away")
-    (table,) = history.told()["tables"]
+    (table,) = activity.report()["tables"]
     assert (table["rows"], table["files"], table["bytes"], table["snapshots"], table["schema_changes"]) == (
         5,
         4,
@@ -104,16 +121,18 @@ def test_a_batch_with_dead_letters_is_no_problem_but_a_retry_is(history: History
     )
 
 
-def test_of_a_table_the_last_snapshot_and_change_are_told(history: History) -> None:
-    history.heard("info", "schema_changed", {"table": "t", "changes": ["+ a int"]})
-    history.heard("info", "schema_changed", {"table": "t", "changes": ["+ b int", "~ a int -> long"]})
-    history.table("t", 5, 4, 3, 2, snapshot=2**62 + 1)
-    (table,) = history.told()["tables"]
+def test_of_a_table_the_last_snapshot_and_change_are_told(activity: RecentActivity) -> None:
+    activity(SchemaChanged(table="t", changes=["+ a int"]))
+    activity(SchemaChanged(table="t", changes=["+ b int", "~ a int -> long"]))
+    activity.table("t", 5, 4, 3, 2, snapshot=2**62 + 1)
+    (table,) = activity.report()["tables"]
     assert (table["snapshot"], table["schema_changes"]) == (str(2**62 + 1), 3), "as text: it is beyond a double"
     assert table["last_change"] == "+ b int, ~ a int -> long"
 
 
-def test_of_each_reason_the_newest_dead_letter_is_told_without_what_it_says(history: History, clock: Clock) -> None:
+def test_of_each_reason_the_newest_dead_letter_is_told_without_what_it_says(
+    activity: RecentActivity, clock: Clock
+) -> None:
     letter = {
         "topic": "t",
         "partition": 1,
@@ -121,10 +140,10 @@ def test_of_each_reason_the_newest_dead_letter_is_told_without_what_it_says(hist
         "told": "n is not long",
         "value": b'{"n": "ab 12"}',
     }
-    history.dead("s", {"wrong_type": {**letter, "value": None}, "broken_json": letter}, {"n"})
+    activity.dead("s", {"wrong_type": {**letter, "value": None}, "broken_json": letter}, {"n"})
     clock.now += 5
-    history.dead("s", {"wrong_type": {**letter, "offset": 8}}, {"n"})
-    samples = history.told()["streams"]["s"]["samples"]
+    activity.dead("s", {"wrong_type": {**letter, "offset": 8}}, {"n"})
+    samples = activity.report()["streams"]["s"]["samples"]
     assert samples["wrong_type"] == {
         "at": clock.now,
         "where": "t/1@8",
@@ -140,13 +159,21 @@ def test_of_each_reason_the_newest_dead_letter_is_told_without_what_it_says(hist
 def _served(watch: Watch, path: str) -> tuple[Any, bytes]:
     with watch.serving(HealthSettings(port=0)) as url:
         watch.board.expect(["s"])
-        watch.tell("s", State.RUNNING)
-        watch.events.batch_landed(
-            stream="s", batch=3, received=12, duration_s=0.5, landed={"a": 9}, dead={"broken_json": 3}, freshness_s=2
+        watch.report("s", State.RUNNING)
+        watch.emit(
+            BatchLanded(
+                stream="s",
+                batch=3,
+                received=12,
+                duration_s=0.5,
+                landed={"a": 9},
+                dead={"broken_json": 3},
+                freshness_s=2,
+            )
         )
         watch.table("ns.a", rows=9, files=1, size=2_000, snapshots=1, partitions=1)
         watch.lag("s", {("t", 0): 4, ("t", 1): 3}, 1.5)
-        watch.log.warning("spark", line=f"a word about {SECRET} <script>alert(1)</script>")
+        watch.relay("warning", "", f"a word about {SECRET} <script>alert(1)</script>")
         with urllib.request.urlopen(f"{url}{path}", timeout=10) as answer:
             return answer.headers, answer.read()
 
@@ -168,9 +195,9 @@ def test_what_it_is_fed_with_is_what_was_told_and_holds_no_secret() -> None:
 
 def test_nothing_is_kept_where_nobody_looks() -> None:
     watch = Watch("plant-7", OFF)
-    watch.events.retrying(stream="s", attempt=1, wait_s=1, error=ConnectionError("x"))
+    watch.emit(Retrying(stream="s", attempt=1, wait_s=1, error=ConnectionError("x")))
     watch.table("t", rows=1, files=1, size=1, snapshots=1, partitions=1)
-    told = watch.history.told()
+    told = watch.activity.report()
     assert (told["streams"], told["tables"], told["problems"]) == ({}, [], [])
 
 

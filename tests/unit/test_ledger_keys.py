@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from catalog import commits, probing
+from catalog import commits, probes
 from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger.keys import BRANCH, DURABLE, PREFIX, PROBE, PUBLISHED, DurablePlace
 
@@ -53,6 +53,6 @@ def test_keys_are_spelled_in_one_module() -> None:
 
 def test_catalog_package_spells_its_names_alike() -> None:
     """It may import nothing of ours."""
-    assert commits._noted("x") == f"{PUBLISHED}x"
-    assert f"{{namespace}}.{PROBE}" in Path(probing.__file__).read_text(encoding="utf-8")
+    assert commits._note_key("x") == f"{PUBLISHED}x"
+    assert f"{{namespace}}.{PROBE}" in Path(probes.__file__).read_text(encoding="utf-8")
     assert {key.name for key in DURABLE if key.place is DurablePlace.REF} == {BRANCH}

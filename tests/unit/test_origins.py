@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused
 from lakehouse_ingest.operations.adopt import checkpoint, offsets_in
 from lakehouse_ingest.operations.adopt.checkpoint import Checkpoint, ended, of_checkpoint, offsets_of
-from lakehouse_ingest.operations.adopt.given import of_file
 from lakehouse_ingest.operations.adopt.groups import DATA_WRITTEN, event
+from lakehouse_ingest.operations.adopt.offsets_file import of_file
 from lakehouse_ingest.operations.adopt.summaries import BATCH, CONTROL, FLINK, QUERY, Traces, Writer, together, traces
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.stages.sources.kafka import as_json

@@ -99,5 +99,5 @@ def test_a_store_that_nobody_offers_is_refused_only_where_we_have_to_know_it() -
     assert not storage.known("gs://bucket/t")
     with pytest.raises(SettingsRefused, match=r"`catalog\.warehouse` names 'gs'.*there is file, s3, s3a"):
         storage.at("gs://bucket/t", CatalogSettings(), S3Settings())
-    told = storage.told(CatalogSettings(uri="http://c", warehouse="gs://bucket"), S3Settings())
+    told = storage.for_both_clients(CatalogSettings(uri="http://c", warehouse="gs://bucket"), S3Settings())
     assert [type(each) for each in told] == [S3]

@@ -6,6 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -21,11 +22,12 @@ from rich.text import Text
 from lakehouse_ingest.cli.verbs.top import ask, frame
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.errors import TryAgain, fitted
+from lakehouse_ingest.observe.events import BatchLanded, SchemaChanged
 from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.printable import all_printable, printable
 from lakehouse_ingest.settings import HealthSettings
-from telemetry import OFF
+from telemetry import OFF, Event
 from tests.services.command import on_a_terminal
 from tests.unit.catalog_package.test_errors import after_connecting, serving
 
@@ -126,20 +128,26 @@ def test_a_servers_answer_with_escapes_on_a_real_terminal() -> None:
 # -- the page and top -------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hostile(Event, name=ATTACK, level="error"):
+    stream: str
+    error: str
+
+
 @contextmanager
 def attacked() -> Iterator[str]:
     """The page of a pipeline whose records, brokers and catalog say whatever they like."""
     watch = Watch("plant-7", OFF)
     with watch.serving(HealthSettings(port=0), {"source": ATTACK, "streams": {ATTACK: ATTACK}}) as url:
         watch.board.expect([ATTACK, "shop-[a-z]+"])
-        watch.tell(ATTACK, State.WAITING, TryAgain(ATTACK))
+        watch.report(ATTACK, State.WAITING, TryAgain(ATTACK))
         for name in (ATTACK, "shop-[a-z]+"):
-            watch.events.batch_landed(
-                stream=name, batch=1, received=1, duration_s=1.0, landed={ATTACK: 1}, dead={ATTACK: 1}
+            watch.emit(
+                BatchLanded(stream=name, batch=1, received=1, duration_s=1.0, landed={ATTACK: 1}, dead={ATTACK: 1})
             )
-        watch.events.schema_changed(table=ATTACK, changes=[ATTACK])
+        watch.emit(SchemaChanged(table=ATTACK, changes=[ATTACK]))
         watch.table(ATTACK, rows=1, files=1, size=1, snapshots=1, partitions=1)
-        watch.log.error(ATTACK, stream=ATTACK, error=ATTACK)
+        watch.emit(Hostile(stream=ATTACK, error=ATTACK))
         letter = {
             "topic": ATTACK,
             "partition": 0,

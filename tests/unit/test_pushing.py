@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.observe.watch import Watch, pushing
-from lakehouse_ingest.operations.verify.findings import Finding, Kind, Verdict
-from lakehouse_ingest.operations.verify.streams import Verified, tell
+from lakehouse_ingest.operations.verify.findings import Finding, FindingKind, StreamVerdict
+from lakehouse_ingest.operations.verify.streams import Verified, report
 from lakehouse_ingest.settings import Settings
 from telemetry.testing import recorded
 from tests.services.otlp import OtlpReceiver
@@ -18,12 +18,12 @@ def settings(**telemetry: Any) -> Settings:
     )
 
 
-def verdict(*findings: Finding, **unlisted: int) -> Verdict:
+def verdict(*findings: Finding, **unlisted: int) -> StreamVerdict:
     nothing: dict[str, Any] = dict.fromkeys(
         ("partitions", "offsets", "dead", "filtered", "discarded", "removed", "back", "holes", "holes_recorded"), 0
     )
     nothing |= dict.fromkeys(("lost", "unknown", "duplicates", "beyond"), 0)
-    return Verdict("plant-7", tables={}, older={}, findings=findings, unlisted=unlisted, **nothing)
+    return StreamVerdict("plant-7", tables={}, older={}, findings=findings, unlisted=unlisted, **nothing)
 
 
 @pytest.mark.parametrize("exporter", ["none", "prometheus", "otlp_grpc"])
@@ -33,24 +33,24 @@ def test_nothing_is_pushed_where_nobody_takes_it_or_nobody_asked(exporter: str) 
 
 
 def test_what_is_found_arrives_before_the_command_ends() -> None:
-    found = verdict(Finding(Kind.LOST, "x"), Finding(Kind.LOST, "y"), lost=5)
+    found = verdict(Finding(FindingKind.LOST, "x"), Finding(FindingKind.LOST, "y"), lost=5)
     with OtlpReceiver() as receiver:
         chosen = settings(metrics=True, exporter="otlp_http", endpoint=receiver.endpoint_http)
         with pushing(chosen, "verify") as watch:
             assert watch
-            tell(watch, chosen, [Verified("a, b", found), Verified("c", None)])
+            report(watch, chosen, [Verified("a, b", found), Verified("c", None)])
         points = receiver.metrics("lakehouse.verify.findings")
         assert {each.attributes["lakehouse.stream"] for each in points} == {"a,b"}, "of c nothing is known"
         assert {each.resource["service.instance.id"] for each in points} == {"verify"}, "the next run takes its place"
         counts = {each.attributes["lakehouse.kind"]: each.value for each in points}
-        assert counts == {str(kind): 7 if kind is Kind.LOST else 0 for kind in Kind}
+        assert counts == {str(kind): 7 if kind is FindingKind.LOST else 0 for kind in FindingKind}
         assert receiver.metrics("lakehouse.verify.timestamp")
 
 
 def test_what_is_right_again_is_told_as_well() -> None:
     with recorded() as seen:
         watch = Watch("plant-7", seen.telemetry)
-        for findings in ([Finding(Kind.DUPLICATE, "x")], []):
-            tell(watch, settings(), [Verified("a", verdict(*findings)), Verified("c", verdict())])
+        for findings in ([Finding(FindingKind.DUPLICATE, "x")], []):
+            report(watch, settings(), [Verified("a", verdict(*findings)), Verified("c", verdict())])
         assert seen.total("lakehouse.verify.findings") == 0
-        assert len(seen.points("lakehouse.verify.findings")) == 2 * len(Kind)
+        assert len(seen.points("lakehouse.verify.findings")) == 2 * len(FindingKind)

@@ -1,13 +1,13 @@
-"""The README prints the matrix that was kept last, and the matrix is of the questions and readers that there are."""
+"""The page prints the matrix that was kept last, and the matrix is of the questions and readers that there are."""
 
-from tests.readers.matrix import ROOT, Matrix, in_readme, kept, shown
+from tests.readers.matrix import PAGE, Matrix, in_page, kept, shown
 from tests.readers.reading import READERS
 
 AGAIN = "run `make readers`, or after a change of words `python -m tests.readers.matrix`"
 
 
-def test_the_readme_prints_what_was_kept() -> None:
-    assert in_readme((ROOT / "README.md").read_text(encoding="utf-8")) == shown(kept()), AGAIN
+def test_the_page_prints_what_was_kept() -> None:
+    assert in_page(PAGE.read_text(encoding="utf-8")) == shown(kept()), AGAIN
 
 
 def test_what_was_kept_answers_every_question_of_every_reader() -> None:

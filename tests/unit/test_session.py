@@ -12,47 +12,50 @@ from lakehouse_ingest.settings import SparkSettings
 from telemetry.testing import recorded
 
 
-def test_no_secret_of_the_catalog_is_an_argument_of_a_process(tmp_path: Path) -> None:
-    catalog = {"uri": "http://localhost:8181", "token": "planted-1", "s3.secret-access-key": "planted-2"}
-    options = _options("plant", SparkSettings(), [Path("a.jar")], catalog, tmp_path)
-    assert "planted" in str(options)
-    assert "planted" not in str(_arguments(options))
-    assert _arguments(options)["spark.jars"] == "a.jar"
+class TestOptions:
+    def test_keep_secrets_of_the_catalog_out_of_a_command_line(self, tmp_path: Path) -> None:
+        catalog = {"uri": "http://localhost:8181", "token": "planted-1", "s3.secret-access-key": "planted-2"}
+        options = _options("plant", SparkSettings(), [Path("a.jar")], catalog, tmp_path)
+        assert "planted" in str(options)
+        assert "planted" not in str(_arguments(options))
+        assert _arguments(options)["spark.jars"] == "a.jar"
+
+    def test_put_jars_of_the_settings_beside_ours(self, tmp_path: Path) -> None:
+        settings = SparkSettings(options={"spark.jars": "/opt/b.jar,/opt/c.jar"})
+        assert _options("plant", settings, [Path("a.jar")], {}, tmp_path)["spark.jars"] == "a.jar,/opt/b.jar,/opt/c.jar"
 
 
-def test_jars_of_the_settings_come_beside_ours(tmp_path: Path) -> None:
-    settings = SparkSettings(options={"spark.jars": "/opt/b.jar,/opt/c.jar"})
-    assert _options("plant", settings, [Path("a.jar")], {}, tmp_path)["spark.jars"] == "a.jar,/opt/b.jar,/opt/c.jar"
+class TestEnvironment:
+    def test_names_no_other_spark_of_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What comes in by its defaults was refused by nobody; and it would start with our jars."""
+        theirs = {name: f"of {name}" for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
+        for name, value in theirs.items():
+            monkeypatch.setenv(name, value)
+        with _environment(Path("/java/bin/java")):
+            assert os.environ["JAVA_HOME"] == "/java"
+            assert (Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+            assert not os.environ.keys() & {*OTHERS}
+        assert {name: os.environ[name] for name in theirs} == theirs
 
 
-def test_what_a_machine_says_of_another_spark_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes in by its defaults was refused by nobody; and it would start with our jars."""
-    theirs = {name: f"of {name}" for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
-    for name, value in theirs.items():
-        monkeypatch.setenv(name, value)
-    with _environment(Path("/java/bin/java")):
-        assert os.environ["JAVA_HOME"] == "/java"
-        assert (Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
-        assert not os.environ.keys() & {*OTHERS}
-    assert {name: os.environ[name] for name in theirs} == theirs
-
-
-@pytest.mark.parametrize(
-    ("said", "line"),
-    [
-        ("\x1eERROR\x1fExecutor\x1flost \x1f it ", Line("lost \x1f it", "error", "Executor")),
-        ("\x1eWARN\x1fx\x1fnear", Line("near", "warning", "x")),
-        ("\x1eINFO\x1fx\x1fso", Line("so", "info", "x")),
-        ("\x1eODD\x1fx\x1fso", Line("so", "warning", "x")),
-        ("\x1eERROR only that", Line("\x1eERROR only that")),
-        ("OpenJDK warning: x", Line("OpenJDK warning: x")),
-    ],
-)
-def test_what_java_says_becomes_a_line_of_ours(said: str, line: Line) -> None:
-    assert Line.parse(said) == line
-    with capture_logs() as lines, recorded() as seen:
-        Watch("plant-7", seen.telemetry).relay(line.level, line.logger, line.text)
-        counted = seen.total("lakehouse.warnings", event="spark")
-    assert counted == (1 if line.logger and line.level != "info" else 0)
-    logger = {"logger": line.logger} if line.logger else {}
-    assert lines == [{"event": "spark", "log_level": line.level, "line": line.text, **logger}]
+class TestLine:
+    @pytest.mark.parametrize(
+        ("said", "line"),
+        [
+            ("\x1eERROR\x1fExecutor\x1flost \x1f it ", Line("lost \x1f it", "error", "Executor")),
+            ("\x1eWARN\x1fx\x1fnear", Line("near", "warning", "x")),
+            ("\x1eINFO\x1fx\x1fso", Line("so", "info", "x")),
+            ("\x1eODD\x1fx\x1fso", Line("so", "warning", "x")),
+            ("\x1eERROR only that", Line("\x1eERROR only that")),
+            ("OpenJDK warning: x", Line("OpenJDK warning: x")),
+        ],
+    )
+    def test_has_the_shape_of_our_own_lines(self, said: str, line: Line) -> None:
+        assert Line.parse(said) == line
+        with capture_logs() as lines, recorded() as seen:
+            Watch("plant-7", seen.telemetry).relay(line.level, line.logger, line.text)
+            counted = seen.total("lakehouse.warnings", event="spark")
+        assert counted == (1 if line.logger and line.level != "info" else 0)
+        logger = {"logger": line.logger} if line.logger else {}
+        spark = {"event": "spark", "pipeline": "plant-7", "log_level": line.level, "line": line.text}
+        assert lines == [{**spark, **logger}]

@@ -15,6 +15,7 @@ from lakehouse_ingest.cli import app
 from lakehouse_ingest.cli.verbs.top import CELLS, _cells, ask, frame
 from lakehouse_ingest.environment.embedded.claim import any_free_port
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.observe.events import BatchLanded, StreamFailed
 from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import HealthSettings
@@ -27,20 +28,22 @@ def page() -> Iterator[str]:
     watch = Watch("plant-7", OFF)
     with watch.serving(HealthSettings(port=0)) as url:
         watch.board.expect(["sensors", "orders"])
-        watch.tell("sensors", State.RUNNING)
-        watch.tell("orders", State.WAITING, TryAgain("the broker is away"))
-        watch.events.batch_landed(
-            stream="sensors",
-            batch=41,
-            received=1_203,
-            duration_s=0.5,
-            landed={"iot.a": 1_200},
-            dead={"broken_json": 3},
-            freshness_s=2,
+        watch.report("sensors", State.RUNNING)
+        watch.report("orders", State.WAITING, TryAgain("the broker is away"))
+        watch.emit(
+            BatchLanded(
+                stream="sensors",
+                batch=41,
+                received=1_203,
+                duration_s=0.5,
+                landed={"iot.a": 1_200},
+                dead={"broken_json": 3},
+                freshness_s=2,
+            )
         )
         watch.table("iot.a", rows=1_234_567, files=89, size=5_000_000, snapshots=12, partitions=1)
         watch.lag("sensors", {("t", 0): 4_000, ("t", 1): 321}, 1.5)
-        watch.log.error("stream_failed", stream="orders", error="[bold]not markup[/bold]")
+        watch.emit(StreamFailed(stream="orders", error=TryAgain("[bold]not markup[/bold]")))
         yield f"{url}/status.json"
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -14,6 +14,9 @@ from rich.text import Text
 from lakehouse_ingest.cli.demo.plant import Plant
 from lakehouse_ingest.cli.demo.proof import Batch
 from lakehouse_ingest.environment.terminal import Terminal
+from lakehouse_ingest.observe.events import BatchLanded, Retrying, SchemaChanged
+from lakehouse_ingest.observe.figures import count, seconds
+from lakehouse_ingest.observe.watch import Event
 
 LINE_S = 5.0  # how often a line is written where there is no terminal
 
@@ -39,13 +42,13 @@ class Counts:
     def __str__(self) -> str:
         fresh = next((batch.freshness for batch in reversed(self.batches) if batch.freshness is not None), None)
         return (
-            f"produced {self.produced:,}  landed {self.landed.total():,}  dead {self.dead:,}"
-            f"  filtered {self.filtered:,}" + ("" if fresh is None else f"  after {fresh:.1f} s")
+            f"produced {count(self.produced)}  landed {count(self.landed.total())}  dead {count(self.dead)}"
+            f"  filtered {count(self.filtered)}" + ("" if fresh is None else f"  after {seconds(fresh)}")
         )
 
 
 class Screen:
-    """Few lines with the time before each; between them the counts, alive on a terminal, now and then elsewhere."""
+    """Few lines with the time before each. Between them the counts: always on a terminal, now and then elsewhere."""
 
     def __init__(self, console: Terminal) -> None:
         self.console = console
@@ -64,6 +67,26 @@ class Screen:
 
     def say(self, text: str) -> None:
         self.console.print(Text(f"{self.elapsed:5.1f} s  {text}"), soft_wrap=True)
+
+    def __call__(self, event: Event) -> None:
+        """As a listener to the pipeline."""
+        match event:
+            case BatchLanded():
+                self._batch(event)
+            case SchemaChanged():
+                for change in event.changes:
+                    self.say(f"{event.table} has a new column: {change.removeprefix('+ ')}")
+            case Retrying():
+                self.say(f"trying again in {seconds(event.wait_s)}: {event.error}")
+
+    def _batch(self, event: BatchLanded) -> None:
+        counts = self.counts
+        counts.batches.append(Batch(event.received, event.duration_s, event.freshness_s))
+        if first := [name for name in event.landed if name not in counts.landed]:
+            self.say(f"first rows are visible in {', '.join(sorted(first))}")
+        counts.landed.update(event.landed)
+        counts.dead += event.dead_records
+        counts.filtered += event.filtered
 
     def line(self) -> None:
         """The counts, where nobody sees them alive and if it is time for them."""
@@ -101,33 +124,3 @@ class Screen:
         lines.add_row(ProgressBar(self.seconds, min(since, self.seconds), width=79))
         lines.add_row(counts)
         return lines
-
-
-@dataclass
-class Told:
-    """Stands where the pipeline tells what happens: noted here, and on it goes to logs and telemetry as ever."""
-
-    events: Any
-    screen: Screen
-
-    def batch_landed(self, **told: Any) -> None:
-        counts = self.screen.counts
-        counts.batches.append(Batch(told["received"], told["duration_s"], told["freshness_s"]))
-        if first := [name for name in told["landed"] if name not in counts.landed]:
-            self.screen.say(f"first rows are visible in {', '.join(sorted(first))}")
-        counts.landed.update(told["landed"])
-        counts.dead += sum(told["dead"].values())
-        counts.filtered += told["filtered"]
-        self.events.batch_landed(**told)
-
-    def schema_changed(self, **told: Any) -> None:
-        for change in told["changes"]:
-            self.screen.say(f"{told['table']} has a new column: {change.removeprefix('+ ')}")
-        self.events.schema_changed(**told)
-
-    def retrying(self, **told: Any) -> None:
-        self.screen.say(f"trying again in {told['wait_s']:.0f} s: {told['error']}")
-        self.events.retrying(**told)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.events, name)

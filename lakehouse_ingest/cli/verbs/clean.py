@@ -1,4 +1,4 @@
-"""`lakehouse-ingest clean`: takes away what was downloaded. No table, broker or setting is touched."""
+"""`lakehouse-ingest clean`: removes what was downloaded. No table, broker or setting is touched."""
 
 from lakehouse_ingest.environment.jars import remove_cache
 from lakehouse_ingest.environment.terminal import Terminal

@@ -23,7 +23,7 @@ from lakehouse_ingest.cli.demo.events import BROKEN_EVERY, HEARTBEAT, LATER, REA
 from lakehouse_ingest.cli.demo.plant import Plant, create_topic
 from lakehouse_ingest.cli.demo.proof import Run
 from lakehouse_ingest.cli.demo.reading_back import ALARMS, BATCHES, NAMESPACE, TOPIC, read_back
-from lakehouse_ingest.cli.demo.screen import Counts, Screen, Told
+from lakehouse_ingest.cli.demo.screen import Counts, Screen
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.embedded.server import Server
@@ -287,9 +287,7 @@ def _plant(here: Place, screen: Screen, begins: Offsets, seconds: float) -> Plan
 @contextmanager
 def _ingesting(running: Running, screen: Screen) -> Iterator[Future[None]]:
     """The pipeline in a thread of its own; left, it has landed what was under way."""
-    told: Any = Told(running.watch.events, screen)
-    running.watch.events = told
-    with ThreadPoolExecutor(1, "pipeline") as pool:
+    with running.watch.heard_by(screen), ThreadPoolExecutor(1, "pipeline") as pool:
         work = pool.submit(running.pipeline.run)
         try:
             yield work

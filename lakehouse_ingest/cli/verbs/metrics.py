@@ -1,4 +1,4 @@
-"""`lakehouse-ingest metrics`: the catalogue of what is measured, read off what measures."""
+"""`lakehouse-ingest metrics`: the list of all metrics, made from the instruments themselves."""
 
 import json
 

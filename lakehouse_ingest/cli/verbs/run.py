@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from lakehouse_ingest.cli.progress_line import progress
 from lakehouse_ingest.environment.signals import on_hangup, stopping, terminable
+from lakehouse_ingest.observe.events import Stopped, VariableNotRead
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.assembly import opened
 from lakehouse_ingest.pipeline.options import RunOptions
@@ -16,7 +17,7 @@ def run(settings: Settings, options: RunOptions, *, reread: Callable[[], Setting
 
     def again() -> None:
         for watching in watches:
-            watching.again(settings, reread or (lambda: settings))
+            watching.reload_log_level(settings, reread or (lambda: settings))
 
     with (
         on_hangup(again),
@@ -27,6 +28,6 @@ def run(settings: Settings, options: RunOptions, *, reread: Callable[[], Setting
     ):
         watches.append(running.watch)
         for variable, setting in foreign().items():
-            running.watch.events.warned("variable_not_read", variable=variable, ours=setting)
+            running.watch.emit(VariableNotRead(variable=variable, ours=setting))
         running.pipeline.run()
-        running.watch.log.info("stopped", batches=running.pipeline.landed)
+        running.watch.emit(Stopped(batches=running.pipeline.landed))

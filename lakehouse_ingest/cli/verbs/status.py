@@ -1,4 +1,4 @@
-"""`lakehouse-ingest status`: what the tables know of each stream, and how far behind the broker that is."""
+"""`lakehouse-ingest status`: what the tables know of each stream, and how far that is behind the broker."""
 
 import dataclasses
 import datetime as dt
@@ -14,10 +14,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline
 from lakehouse_ingest.environment.terminal import Terminal, say
-from lakehouse_ingest.operations.status import BatchStanding, Found, PartitionStanding, StreamStanding, of_streams
+from lakehouse_ingest.observe.figures import ago, count, seconds, size
+from lakehouse_ingest.operations.status import (
+    BatchStanding,
+    PartitionStanding,
+    StreamStanding,
+    StreamStatus,
+    of_streams,
+)
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.secret_words import without_login
 from lakehouse_ingest.tables.catalog_address import catalog_at
 
 WATCH_S = 2.0
@@ -43,44 +50,43 @@ def status(settings: Settings, *, jars: Path | None = None, as_json: bool = Fals
 
 
 def _shown(settings: Settings, uri: str) -> RenderableType:
-    where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-    return Group(where, *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
+    return Group(headline(settings, uri), *(part for each in of_streams(settings, uri) for part in _of_stream(each)))
 
 
-def _of_stream(found: Found) -> Iterator[RenderableType]:
+def _of_stream(found: StreamStatus) -> Iterator[RenderableType]:
     yield Text(f"\nstream {found.name}", style="bold")
     if found.silent:
         yield Text(f"lag unknown: {found.silent}", style="yellow")
     now = found.standing
     if now is None:
-        yield Text("The catalog knows nothing of it: it has not landed anything yet.")
+        yield Text(UNKNOWN_STREAM)
         return
     yield Text(_batch_sentence(now))
     offsets = Table("topic", box=None, pad_edge=False)
-    for name in ("partition", "landed up to", "end", "lag"):
+    for name in ("partition", "complete up to", "end", "lag"):
         offsets.add_column(name, justify="right")
     for part in now.partitions:
-        offsets.add_row(part.topic, *(_number(each) for each in (part.partition, part.landed, part.end, part.lag)))
+        offsets.add_row(part.topic, *(count(each) for each in (part.partition, part.landed, part.end, part.lag)))
     tables = Table("table", box=None, pad_edge=False)
     for name in ("rows", "files", "size", "snapshots", "last commit"):
         tables.add_column(name, justify="right")
     for table in now.tables:
-        counts = (_number(table.rows), _number(table.files), _size(table.bytes), _number(table.snapshots))
-        tables.add_row(table.name, *counts, _ago(table.last_commit))
+        counts = (count(table.rows), count(table.files), size(table.bytes), count(table.snapshots))
+        tables.add_row(table.name, *counts, _since(table.last_commit))
     yield offsets
     for part in now.partitions:
         if part.uncommitted:
             yield Text(_open_transaction(part), style="yellow")
     yield from (Text(), tables)
     if now.gone:
-        said = f"{', '.join(now.gone)}: not there any more; `lakehouse-ingest recover` says what can be done"
-        yield Text(said, style="yellow")
+        says = f"{', '.join(now.gone)}: not there any more; `lakehouse-ingest recover` says what can be done"
+        yield Text(says, style="yellow")
 
 
 def _open_transaction(part: PartitionStanding) -> str:
     return (
-        f"{part.topic} partition {part.partition}: {_number(part.uncommitted)} offsets from {_number(part.end)} on wait"
-        " for the end of a transaction that is open, and are no part of the lag; should that not come,"
+        f"{part.topic} partition {part.partition}: {count(part.uncommitted)} offsets from {count(part.end)} on wait"
+        " for the end of an open transaction, and do not count as lag; if it does not end,"
         " `kafka-transactions.sh find-hanging` names its producer, and `abort` ends it"
     )
 
@@ -88,46 +94,28 @@ def _open_transaction(part: PartitionStanding) -> str:
 def _batch_sentence(now: StreamStanding) -> str:
     last = now.last_batch
     if last is None:
-        return f"epoch {now.epoch}; the batch record holds no batch of it"
-    ended = f"epoch {now.epoch}; batch {last.batch} ended {_ago(last.finished_at)} after {last.seconds:.1f} s: "
+        return f"epoch {now.epoch}; the batch log holds no batch of it"
+    ended = f"epoch {now.epoch}; batch {last.batch} ended {_since(last.finished_at)} after {seconds(last.seconds)}: "
     return ended + _counts(last) + (f" ({last.note})" if last.note else "")
 
 
 def _counts(last: BatchStanding) -> str:
-    parts = [f"{count:,} {outcome}" for outcome, count in last.counts.items() if count and outcome != "received"]
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items())
-    return f"{last.counts['received']:,} received = {' + '.join(parts) or 'none'}" + (
+    outcomes = {outcome: records for outcome, records in last.counts.items() if outcome != "received"}
+    parts = [f"{count(records)} {outcome}" for outcome, records in outcomes.items() if records]
+    reasons = ", ".join(f"{count(records)} {reason}" for reason, records in last.reasons.items())
+    return f"{count(last.counts['received'])} received = {' + '.join(parts) or 'none'}" + (
         f" [{reasons}]" if reasons else ""
     )
 
 
-def _number(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
-def _size(count: int) -> str:
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:  # noqa: PLR2004
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"  # noqa: PLR2004
-
-
-def _ago(moment: dt.datetime | None) -> str:
-    if moment is None:
-        return "never"
-    seconds = max(0.0, (dt.datetime.now(dt.UTC) - moment).total_seconds())
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+def _since(moment: dt.datetime | None) -> str:
+    return ago(None if moment is None else (dt.datetime.now(dt.UTC) - moment).total_seconds())
 
 
 # -- for machines -----------------------------------------------------------------------------------------
 
 
-def _as_plain(found: Found) -> dict[str, Any]:
+def _as_plain(found: StreamStatus) -> dict[str, Any]:
     now = found.standing
     return {
         "stream": found.name,

@@ -1,4 +1,6 @@
-"""`lakehouse-ingest top`: what a running pipeline's status page shows, in a terminal. It asks that process alone."""
+"""`lakehouse-ingest top`: the status page of a running pipeline, in a terminal.
+
+It asks that process for the value that its page draws, and nothing else: no broker and no catalog."""
 
 import json
 import time
@@ -18,13 +20,14 @@ from rich.text import Text
 
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import SettingsRefused, TryAgain, fitted
+from lakehouse_ingest.observe.figures import ago, count, lag, rate, seconds, size
 from lakehouse_ingest.printable import all_printable, printable
 from lakehouse_ingest.settings import HealthSettings
 
 LOOK_S = 2.0
 PATIENCE_S = 10.0
 PAGE = "/status.json"
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - who listens at all addresses is asked at one
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - a server that listens at all addresses is asked at one
 MINUTES, CELLS = 60, 30  # the last hour, two minutes a cell
 BLOCKS = "▁▂▃▄▅▆▇█"
 STATES = {"running": "green", "failed": "red", "ended": "dim"}
@@ -32,21 +35,24 @@ BATCHES, PROBLEMS = 6, 5
 
 
 def top(settings: HealthSettings | None, *, url: str | None = None, once: bool = False) -> None:
-    """`settings` say where it serves, unless the `url` does."""
+    """The `settings` say where the page is, unless the `url` does."""
     page = _page(url) if url else _page_of(settings or HealthSettings())
     console = Terminal()
-    told = ask(page)
+    report = ask(page)
     if once or not console.is_terminal:
-        console.print(frame(told, page))
+        console.print(frame(report, page))
         return
-    with Live(frame(told, page), console=console, auto_refresh=False, screen=True) as live, suppress(KeyboardInterrupt):
+    with (
+        Live(frame(report, page), console=console, auto_refresh=False, screen=True) as live,
+        suppress(KeyboardInterrupt),
+    ):
         while True:
             time.sleep(LOOK_S)
             try:
-                told, gone = ask(page), ""
+                report, gone = ask(page), ""
             except TryAgain as silence:
                 gone = str(silence)
-            live.update(frame(told, page, gone), refresh=True)
+            live.update(frame(report, page, gone), refresh=True)
 
 
 # -- the process ------------------------------------------------------------------------------------------
@@ -61,38 +67,36 @@ def _page(url: str) -> str:
 def _page_of(settings: HealthSettings) -> str:
     if settings.port is None:
         raise SettingsRefused(
-            "`health.port` is not set, so no page is served: set it and start the pipeline again, or give --url"
+            "`health.port` is not set, so there is no page; set it and start the pipeline again, or give --url"
         )
     if settings.port == 0:
         raise SettingsRefused(
-            "`health.port` is 0, which is any free port: give --url, which the log's `health_serves` tells"
+            "`health.port` is 0, which is any free port: give --url, with the address in the log line `health_serves`"
         )
     host = ANYWHERE.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}{PAGE}"
 
 
 def ask(page: str) -> Mapping[str, Any]:
-    """What it tells now."""
+    """The report of the process as it is now."""
     try:
         with urllib.request.urlopen(page, timeout=PATIENCE_S) as answer:  # noqa: S310 - a scheme of ours, see `_page`
-            told = json.loads(answer.read())
+            report = json.loads(answer.read())
     except (OSError, HTTPException, ValueError) as failure:
         if isinstance(failure, urllib.error.HTTPError) and failure.code == HTTPStatus.FORBIDDEN:
             raise SettingsRefused(
-                fitted(f"{page} is not to be asked by that name: use its address, or add it to `health.hosts`")
+                fitted(f"{page} does not answer to that name: use its address, or add the name to `health.hosts`")
             ) from None
         if isinstance(failure, urllib.error.HTTPError | ValueError):
-            raise SettingsRefused(
-                f"what answers at {page} is no pipeline of ours; see `health.port`, or --url"
-            ) from None
+            raise _stranger(page) from None
         why = getattr(failure, "reason", failure)
         said = getattr(why, "strerror", None) or why
         raise TryAgain(
             fitted(f"nothing answers at {page} ({said}); start the pipeline, or see `health.port`")
         ) from None
-    if not isinstance(told, dict) or not {"pipeline", "doing", "streams"} <= told.keys():
+    if not isinstance(report, dict) or not {"pipeline", "doing", "streams"} <= report.keys():
         raise _stranger(page)
-    return told
+    return report
 
 
 def _stranger(page: str) -> SettingsRefused:
@@ -102,27 +106,27 @@ def _stranger(page: str) -> SettingsRefused:
 # -- a frame ----------------------------------------------------------------------------------------------
 
 
-def frame(told: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
-    told, page, gone = all_printable(told), printable(page), printable(gone)
+def frame(report: Mapping[str, Any], page: str, gone: str = "") -> RenderableType:
+    report, page, gone = all_printable(report), printable(page), printable(gone)
     return Group(
-        _head(told, page, gone),
-        *(Text(reason, style="yellow") for reason in told["reasons"]),
-        *_part("Streams, over the last hour", _streams(told)),
-        *_part("The last batches", _batches(told)),
-        *_part("Tables", _tables(told)),
-        *_part("Dead letters", _dead(told)),
-        *_part("What went wrong", _problems(told)),
+        _head(report, page, gone),
+        *(Text(reason, style="yellow") for reason in report["reasons"]),
+        *_part("Streams, over the last hour", _streams(report)),
+        *_part("The last batches", _batches(report)),
+        *_part("Tables", _tables(report)),
+        *_part("Dead letters", _dead(report)),
+        *_part("What went wrong", _problems(report)),
     )
 
 
-def _head(told: Mapping[str, Any], page: str, gone: str) -> RenderableType:
-    verdict, style = ("stuck", "red") if not told["live"] else ("not ready", "yellow")
-    if told["live"] and told["ready"]:
+def _head(report: Mapping[str, Any], page: str, gone: str) -> RenderableType:
+    verdict, style = ("stuck", "red") if not report["live"] else ("not ready", "yellow")
+    if report["live"] and report["ready"]:
         verdict, style = "ready", "green"
     if gone:
         verdict, style = f"no answer: {gone}", "red"
-    head = Text.assemble((f" {told['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
-    return head.append(f"  runs for {_seconds(told['now'] - told['began'])}  {page.removesuffix(PAGE)}", "dim")
+    head = Text.assemble((f" {report['pipeline']} ", "bold reverse"), "  ", (f"● {verdict}", f"bold {style}"))
+    return head.append(f"  runs for {seconds(report['now'] - report['began'])}  {page.removesuffix(PAGE)}", "dim")
 
 
 def _part(title: str, table: Table) -> Iterator[RenderableType]:
@@ -132,7 +136,7 @@ def _part(title: str, table: Table) -> Iterator[RenderableType]:
 
 
 def _table(*heads: str, left: Sequence[str] = ()) -> Table:
-    """Its first column is text, and so are those on the `left`."""
+    """The first column is text, and so are those on the `left`."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     for number, head in enumerate(heads):
         text = not number or head in left
@@ -140,74 +144,73 @@ def _table(*heads: str, left: Sequence[str] = ()) -> Table:
     return table
 
 
-def _streams(told: Mapping[str, Any]) -> Table:
-    """Three rows each: what it does at the left, figures in the middle, and how they have been at the right."""
+def _streams(report: Mapping[str, Any]) -> Table:
+    """Three rows for each stream: its state, its figures now, and its figures over the last hour."""
     table = _table("stream", "what", "now", "then", left=("what", "then"))
     table.show_header = False
-    for name, doing in told["doing"].items():
-        seen = told["streams"].get(name, {})
-        minutes, now = seen.get("minutes", ()), told["now"]
+    for name, doing in report["doing"].items():
+        seen = report["streams"].get(name, {})
+        minutes, now = seen.get("minutes", ()), report["now"]
         landed = _cells(minutes, now, lambda each: each["landed"], sum)
         state = Text(doing["state"], style=STATES.get(doing["state"], "yellow"))
-        behind = "?" if seen.get("lag") is None else f"{seen['lag']:,} · {_seconds(seen['lag_s'])}"
-        table.add_row(
-            Text(name, style="bold"), "records a second", _rate(minutes, now), _line([each or 0 for each in landed])
-        )
-        lag = _cells(minutes, now, lambda each: each["lag"], max)
-        table.add_row(state.append(f" {_seconds(doing['for_s'])}", "dim"), "lag", behind, _line(lag, "yellow"))
+        behind = lag(seen.get("lag"), seen.get("lag_s"))
+        rates = _line([each or 0 for each in landed])
+        table.add_row(Text(name, style="bold"), "records a second", rate(seen.get("per_second")), rates)
+        lags = _cells(minutes, now, lambda each: each["lag"], max)
+        table.add_row(state.append(f" {seconds(doing['for_s'])}", "dim"), "lag", behind, _line(lags, "yellow"))
         fresh = _cells(minutes, now, lambda each: each["freshness_s"], max)
-        table.add_row("", "freshness", _seconds(seen.get("freshness_s")), _line(fresh, "magenta"))
+        table.add_row("", "freshness", seconds(seen.get("freshness_s")), _line(fresh, "magenta"))
     return table
 
 
-def _batches(told: Mapping[str, Any]) -> Table:
+def _batches(report: Mapping[str, Any]) -> Table:
     table = _table("stream", "batch", "ended", "received", "landed", "dead", "tables", "took", "", left=("",))
-    last = list(reversed(told["batches"]))[:BATCHES]
+    last = list(reversed(report["batches"]))[:BATCHES]
     longest = max((each["took_s"] for each in last), default=0) or 1
     for each in last:
         bar = BLOCKS[-1] * max(1, round(8 * each["took_s"] / longest))
         table.add_row(
             Text(each["stream"]),
-            f"{each['batch']:,}",
-            f"{_seconds(told['now'] - each['ended'])} ago",
-            f"{each['received']:,}",
-            f"{each['landed']:,}",
-            Text(f"{each['dead']:,}", style="red" if each["dead"] else "dim"),
+            count(each["batch"]),
+            ago(report["now"] - each["ended"]),
+            count(each["received"]),
+            count(each["landed"]),
+            Text(count(each["dead"]), style="red" if each["dead"] else "dim"),
             str(each["tables"]),
-            _seconds(each["took_s"]),
+            seconds(each["took_s"]),
             Text(bar, style="red" if each["dead"] else "blue"),
         )
     return table
 
 
-def _tables(told: Mapping[str, Any]) -> Table:
-    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last landing")
-    for each in told["tables"]:
+def _tables(report: Mapping[str, Any]) -> Table:
+    table = _table("table", "rows", "files", "size", "snapshots", "changes", "last commit")
+    for each in report["tables"]:
         table.add_row(
             Text(each["name"]),
-            f"{each['rows']:,}",
-            f"{each['files']:,}",
-            _size(each["bytes"]),
-            f"{each['snapshots']:,}",
-            f"{each['schema_changes']:,}",
-            f"{_seconds(told['now'] - each['landed_at'])} ago",
+            count(each["rows"]),
+            count(each["files"]),
+            size(each["bytes"]),
+            count(each["snapshots"]),
+            count(each["schema_changes"]),
+            ago(report["now"] - each["landed_at"]),
         )
     return table
 
 
-def _dead(told: Mapping[str, Any]) -> Table:
+def _dead(report: Mapping[str, Any]) -> Table:
     table = _table("stream", "reason", "records", left=("reason",))
-    for name, seen in told["streams"].items():
-        for reason, count in seen["dead"].items():
-            table.add_row(Text(name), Text(reason, style="red"), f"{count:,}")
+    for name, seen in report["streams"].items():
+        for reason, records in seen["dead"].items():
+            table.add_row(Text(name), Text(reason, style="red"), count(records))
     return table
 
 
-def _problems(told: Mapping[str, Any]) -> Table:
-    table = _table("when", "what", "where", "said", left=("what", "where", "said"))
-    for each in told["problems"][:PROBLEMS]:
+def _problems(report: Mapping[str, Any]) -> Table:
+    table = _table("when", "what", "where", "message", left=("what", "where", "message"))
+    for each in report["problems"][:PROBLEMS]:
         what = Text(each["event"], style="red" if each["level"] == "error" else "yellow")
-        table.add_row(f"{_seconds(told['now'] - each['at'])} ago", what, Text(each["where"]), Text(each["what"]))
+        table.add_row(ago(report["now"] - each["at"]), what, Text(each["where"]), Text(each["what"]))
     return table
 
 
@@ -220,7 +223,7 @@ def _cells(
     what: Callable[[Mapping[str, Any]], float | None],
     together: Callable[[Sequence[float]], float],
 ) -> list[float | None]:
-    """The last hour, the newest at the right; None where nothing was seen."""
+    """The last hour, the newest at the right; None where there are no figures."""
     found: list[list[float]] = [[] for _ in range(CELLS)]
     last, each_cell = int(now) // 60 * 60, MINUTES // CELLS
     for minute in minutes:
@@ -234,27 +237,3 @@ def _line(values: Sequence[float | None], style: str = "blue") -> Text:
     most = max((value for value in values if value is not None), default=0) or 1
     drawn = "".join(" " if value is None else BLOCKS[round(value / most * (len(BLOCKS) - 1))] for value in values)
     return Text(drawn, style=style)
-
-
-def _rate(minutes: Sequence[Mapping[str, Any]], now: float) -> str:
-    """Of the last whole minute."""
-    last = int(now) // 60 * 60 - 60
-    rate = next((minute["landed"] / 60 for minute in minutes if minute["at"] == last), 0.0)
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"  # noqa: PLR2004
-
-
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"  # noqa: PLR2004
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -1,7 +1,4 @@
-"""`lakehouse-ingest verify`: every offset in exactly one place, recounted from the tables; what is not, is listed.
-
-No Spark: the coordinates of all rows are read by pyarrow, and compared as bits.
-"""
+"""`lakehouse-ingest verify`: whether every offset is in exactly one place, counted again from the tables."""
 
 import dataclasses
 import json
@@ -12,25 +9,22 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lakehouse_ingest.cli.printing import listed
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline, listed
 from lakehouse_ingest.environment.terminal import Terminal, say
-from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, Verdict
-from lakehouse_ingest.operations.verify.streams import Verified, _push, _verified
+from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, StreamVerdict
+from lakehouse_ingest.operations.verify.streams import Verified, of_streams
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.secret_words import without_login
 from lakehouse_ingest.tables.catalog_address import catalog_at
 
 
 def verify(settings: Settings, *, jars: Path | None = None, as_json: bool = False) -> int:
-    """The exit code: what is wrong goes before what can't be told."""
+    """The exit code. What is wrong goes before what is unknown."""
     with catalog_at(settings, jars) as uri:
-        found = [_verified(settings, stream, uri) for stream in settings.streams]
-    _push(settings, found)
+        found = of_streams(settings, uri)
     if as_json:
         say(json.dumps([_as_plain(each) for each in found], indent=2))
     else:
-        where = Text(f"{settings.name}: namespace {settings.catalog.namespace} of {without_login(uri)}", style="bold")
-        Terminal().print(Group(where, *(part for each in found for part in _of_stream(each))))
+        Terminal().print(Group(headline(settings, uri), *(part for each in found for part in _of_stream(each))))
     codes = {each.code for each in found}
     return next((code for code in (WRONG, UNTOLD) if code in codes), PROVEN)
 
@@ -42,17 +36,17 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
     yield Text(f"\nstream {found.name}", style="bold")
     verdict = found.verdict
     if verdict is None:
-        yield Text("The catalog knows nothing of it: it has landed nothing yet, or `catalog.namespace` is another.")
+        yield Text(UNKNOWN_STREAM)
         return
     yield Text(_sentence(verdict), style="green" if verdict.code == PROVEN else "")
     if verdict.adopted:
-        yield Text(f"begun where another writer had ended, whose rows are not looked at: {verdict.adopted}")
+        yield Text(f"begun where another writer ended, whose rows are not looked at: {verdict.adopted}")
     if verdict.beyond:
-        yield Text(f"{verdict.beyond:,} rows beyond, of what is still under way: looked at for duplicates only")
+        yield Text(f"{verdict.beyond:,} rows of a batch that is not complete yet: looked at for duplicates only")
     for topic, count in verdict.older.items():
-        yield Text(f"{count:,} rows of the log that {topic} was before: looked at for duplicates only")
+        yield Text(f"{count:,} rows of an earlier log of {topic}: looked at for duplicates only")
     if verdict.back:
-        yield Text(f"{verdict.back:,} rows that were acknowledged as removed are there again")
+        yield Text(f"{verdict.back:,} rows that were acknowledged as removed are in a table again")
     if not verdict.findings:
         return
     yield listed(verdict.findings)
@@ -60,8 +54,8 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
         yield Text(f"and {count:,} findings more of the kind {kind}")
 
 
-def _sentence(verdict: Verdict) -> str:
-    """Where the offsets are, and whether that is as it should be."""
+def _sentence(verdict: StreamVerdict) -> str:
+    """Where the offsets are, and whether each has exactly one place."""
     tables = len([count for count in verdict.tables.values() if count])
     parts = {
         f"in {tables} table{'' if tables == 1 else 's'}": sum(verdict.tables.values()),
@@ -69,10 +63,10 @@ def _sentence(verdict: Verdict) -> str:
         "filtered": verdict.filtered,
         "discarded": verdict.discarded,
         "removed on purpose": verdict.removed,
-        "holes of the log": verdict.holes,
-        "holes of the log by the batch record": verdict.holes_recorded,
+        "offset gaps": verdict.holes,
+        "offset gaps by the batch log": verdict.holes_recorded,
         "lost": verdict.lost,
-        "that can't be told": verdict.unknown,
+        "unknown": verdict.unknown,
         "too many": verdict.duplicates,
     }
     counts = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count) or "none"

@@ -28,15 +28,15 @@ import java.util.Set;
 import java.util.regex.Pattern;
 
 /**
- * Stands before the embedded catalog's servlet, which lets in everybody and writes wherever it is told to.
+ * Guards the embedded catalog's servlet, which by itself serves everybody and writes to any location.
  *
  * <p>No web page may use the catalog, nor any program without its token, and no table is made outside its places.
- * Janino compiles this file when the catalog starts: it knows neither lambdas nor `var`, and little of generics.
+ * Janino compiles this file when the catalog starts: it knows neither lambdas nor `var`, and few generics.
  */
 public final class Door implements Filter {
-  // Any port: whoever comes through a tunnel names another one, and no page can choose the name that it was loaded by.
+  // Any port, for a client behind a tunnel names another one. A page cannot choose the host name that it came from.
   private static final Pattern OURS = Pattern.compile("(?i)(127\\.0\\.0\\.1|localhost|\\[::1\\])(:[0-9]{1,5})?");
-  // Not two slashes: what follows them is a host.
+  // Not two slashes: a host would follow them.
   private static final Pattern FILE = Pattern.compile("(?i)file:(?:/|//+/)((?!/).*)");
   private static final Pattern STORE = Pattern.compile("([A-Za-z][A-Za-z0-9+.-]*)://([^/]+)(/.*)?");
   private static final Pattern S3 = Pattern.compile("(?i)s3[an]?");
@@ -46,10 +46,10 @@ public final class Door implements Filter {
   private static final Set LOCATIONS = new HashSet(Arrays.asList(new Object[] {
       "location", "metadata-location", "write.data.path", "write.metadata.path", "write.folder-storage.path",
       "write.object-storage.path"}));
-  // The place of a table that is given none is made of these.
+  // The location of a table that is given none is made of these.
   private static final Set NAMES = new HashSet(Arrays.asList(new Object[] {"name", "namespace"}));
 
-  // A name that is there twice might be read differently here and behind this.
+  // Of a name that comes twice, this filter and the servlet might read different values.
   private final JsonFactory json = new JsonFactory().enable(JsonParser.Feature.STRICT_DUPLICATE_DETECTION);
   private byte[] expected;
   private String[] places;
@@ -60,7 +60,7 @@ public final class Door implements Filter {
     for (int at = 0; at < places.length; at++) {
       places[at] = normalised(places[at]);
       if (places[at] == null) {
-        throw new ServletException("The warehouse's own place can't be compared with others: choose a plain path.");
+        throw new ServletException("The warehouse's path can't be compared with the locations of tables: choose a plain path.");
       }
     }
   }
@@ -74,14 +74,14 @@ public final class Door implements Filter {
     String host = asked.getHeader("Host");
     String site = asked.getHeader("Sec-Fetch-Site");
     if (host == null || !OURS.matcher(host).matches()) {
-      refuse(answer, 403, "ForbiddenException", "This catalog answers to 127.0.0.1 and localhost alone, for a web page "
-          + "could make any other name lead here: use one of these in the catalog's address.");
+      refuse(answer, 403, "ForbiddenException", "This catalog answers to 127.0.0.1 and localhost alone, because a web "
+          + "page could make any other name lead here: use one of these two names in the catalog's address.");
     } else if (asked.getHeader("Origin") != null || site != null && !site.equals("none") && !site.equals("same-origin")) {
-      refuse(answer, 403, "ForbiddenException", "A web page asked for this, and none may use this catalog: use a client "
-          + "that is no page.");
+      refuse(answer, 403, "ForbiddenException", "This request comes from a web page, and no web page may use this "
+          + "catalog: use a client that is not a web page.");
     } else if (!knowsToken(asked)) {
-      refuse(answer, 401, "NotAuthorizedException", "This catalog asks for its token, so that no other user of the "
-          + "machine gets in: send it as `Authorization: Bearer`, or as the client's property `token`. `lakehouse-ingest "
+      refuse(answer, 401, "NotAuthorizedException", "This catalog asks for its token, so that no other user of this "
+          + "machine can use it: send the token as `Authorization: Bearer`, or as the client's property `token`. `lakehouse-ingest "
           + "catalog serve` prints it, and .lakehouse/catalog.json in the warehouse keeps it.");
     } else if (hasBody(asked)) {
       passBody(asked, answer, chain);
@@ -92,7 +92,7 @@ public final class Door implements Filter {
 
   private boolean knowsToken(HttpServletRequest asked) {
     String given = asked.getHeader("Authorization");
-    // Takes as long wherever they differ.
+    // Takes the same time wherever the two differ.
     return given != null && MessageDigest.isEqual(expected, given.getBytes(StandardCharsets.UTF_8));
   }
 
@@ -104,8 +104,8 @@ public final class Door implements Filter {
       throws IOException, ServletException {
     String type = asked.getContentType();
     if (type == null || !type.split(";")[0].trim().toLowerCase(Locale.ROOT).equals("application/json")) {
-      refuse(answer, 415, "UnsupportedMediaTypeException", "This catalog reads JSON alone, and this is said to be something "
-          + "else: send it as application/json. Tokens are not to be had here, for its own is fixed.");
+      refuse(answer, 415, "UnsupportedMediaTypeException", "This catalog reads only JSON, and the content type of this "
+          + "request is another: send it as application/json. This catalog issues no tokens, because its own is fixed.");
       return;
     }
     byte[] body = asked.getInputStream().readAllBytes();
@@ -113,18 +113,18 @@ public final class Door implements Filter {
     try {
       wrong = outside(body);
     } catch (JsonProcessingException broken) {
-      refuse(answer, 400, "BadRequestException", "The body is no JSON: " + broken.getOriginalMessage());
+      refuse(answer, 400, "BadRequestException", "The body is not JSON: " + broken.getOriginalMessage());
       return;
     }
     if (wrong == null) {
       chain.doFilter(new Again(asked, body), answer);
     } else {
-      refuse(answer, 400, "BadRequestException", wrong + " lies outside the warehouse, where this catalog makes and "
-          + "changes nothing: choose a place within " + String.join(" or ", places) + ", or leave it out.");
+      refuse(answer, 400, "BadRequestException", wrong + " is outside the warehouse, where this catalog makes and "
+          + "changes nothing: choose a location within " + String.join(" or ", places) + ", or leave it out.");
     }
   }
 
-  /** The first location, or name that a location is made of, that leads out of our places; null if none does. */
+  /** The first location that is outside our places, or the first name that would lead there; null if there is none. */
   private String outside(byte[] body) throws IOException {
     JsonParser parser = json.createParser(body);
     for (JsonToken token = parser.nextToken(); token != null; token = parser.nextToken()) {
@@ -152,7 +152,7 @@ public final class Door implements Filter {
     return false;
   }
 
-  /** One spelling for each place, or null for what could be understood in more ways than one. */
+  /** One spelling for each place, or null for a path that has more than one meaning. */
   private static String normalised(String location) {
     String path = location.startsWith("/") ? "file:" + location : location;
     java.util.regex.Matcher file = FILE.matcher(path);
@@ -181,7 +181,7 @@ public final class Door implements Filter {
         + "\",\"type\":\"" + type + "\",\"code\":" + status + "}}");
   }
 
-  /** A request whose body was read, and can be read again. */
+  /** A request whose body was read already and can be read again. */
   private static final class Again extends HttpServletRequestWrapper {
     private final byte[] body;
 
@@ -219,7 +219,7 @@ public final class Door implements Filter {
     }
 
     public void setReadListener(ReadListener listener) {
-      throw new IllegalStateException("the catalog's servlet waits for what it reads");
+      throw new IllegalStateException("the catalog's servlet reads blockingly");
     }
   }
 }

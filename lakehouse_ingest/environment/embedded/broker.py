@@ -1,8 +1,8 @@
 """A Kafka broker for one machine: KRaft in one JVM, loopback only, topics made on first use.
 
-Its folder holds all of it: records, settings, log. Records survive SIGKILL of the broker (the machine's page
-cache has them), not a power cut: for that Kafka relies on replicas, and here are none. After SIGKILL the
-controller waits out the session of the broker that was: nine seconds are Kafka's default, three are ours.
+Its folder holds everything: records, settings, log. Records survive SIGKILL of the broker, because they are in the
+machine's page cache. They do not survive a power cut: for that Kafka relies on replicas, and here are none. After
+SIGKILL the controller waits until the former broker's session ends: three seconds here, nine by Kafka's default.
 """
 
 import json
@@ -66,7 +66,7 @@ class EmbeddedBroker(Server):
     java_options: Sequence[str] = ()
 
     def __init__(self, folder: Path, port: int | None = None, *, jars: Path | None = None) -> None:
-        """Port None: that of the last time, else 9092 or the next free one; 0: any. `jars`: see `ensure`."""
+        """Port None: the last one, else 9092 or the next free one; 0: any. `jars`: see `ensure`."""
         super().__init__(folder.absolute(), port, jars)
 
     def _refusal(self, holder: str) -> str:
@@ -77,7 +77,7 @@ class EmbeddedBroker(Server):
 
     def _java(self, files: Sequence[Path], lock: int) -> Jvm:
         logging = self.folder / "log4j2.properties"
-        logging.write_text(LOGGING.format(log=_spelt(self.log)))
+        logging.write_text(LOGGING.format(log=_escaped(self.log)))
         options = ("-Xmx512m", f"-Dlog4j2.configurationFile={logging.as_uri()}", *self.java_options)
         return Jvm("broker", files, options, self.folder / "java.log", lock)
 
@@ -93,8 +93,8 @@ class EmbeddedBroker(Server):
         kafka.startup()
 
     def _settings(self, port: int, data: Path) -> str:
-        """Of what comes twice the last is meant."""
-        return SETTINGS.format(host=LOOPBACK, port=port, controller=any_free_port(), data=_spelt(data))
+        """Where a key comes twice, the last one counts."""
+        return SETTINGS.format(host=LOOPBACK, port=port, controller=any_free_port(), data=_escaped(data))
 
     def _ask(self, note: Note) -> None:
         try:
@@ -103,13 +103,13 @@ class EmbeddedBroker(Server):
             raise ConnectionError(str(error)) from error
 
 
-def _spelt(path: Path) -> str:
+def _escaped(path: Path) -> str:
     """For a file of Java's properties, which are read as Latin-1; their escapes are JSON's."""
     return json.dumps(str(path))[1:-1]
 
 
 def _shut_down_at_exit(jvm: Jvm, kafka: Any) -> None:
-    """Ends its logs properly however the JVM ends, but for SIGKILL: the next start is quicker."""
+    """Closes Kafka's logs properly however the JVM ends, except by SIGKILL: so the next start is quicker."""
     java = jvm.classes.java.lang
     handles = java.invoke
     shutdown = handles.MethodHandles.publicLookup().findVirtual(
@@ -126,4 +126,4 @@ def _format(jvm: Jvm, settings: Path) -> None:
     cluster = java.org.apache.kafka.common.Uuid.randomUuid().toString()
     words = jvm.array("format", "--ignore-formatted", "-t", cluster, "-c", str(settings))
     if java.kafka.tools.StorageTool.execute(words, java.java.io.PrintStream(said)) != 0:
-        raise OSError(f"its folder could not be made ready: {said.toString()}")
+        raise OSError(f"its folder could not be formatted: {said.toString()}")

@@ -1,10 +1,10 @@
 """An Iceberg REST catalog over a warehouse folder: Iceberg's own REST adapter over a JdbcCatalog on SQLite.
 
-For one machine and one user: loopback only, behind a token, and closed to web pages (see `Door.java`). A commit of
-several tables at once is not atomic under a crash. What has to survive is `<warehouse>/.lakehouse/catalog.db` and the
-tables' own files; pyiceberg's SqlCatalog and Spark's JdbcCatalog can read the same file under the same catalog name.
+It is for one machine and one user: loopback only, behind a token, and closed to web pages (see `Door.java`). A commit
+of several tables at once is not atomic under a crash. What has to be kept is `<warehouse>/.lakehouse/catalog.db` and
+the tables' own files. pyiceberg's SqlCatalog and Spark's JdbcCatalog can read that file under the same catalog name.
 
-The tables' files may lie in another store instead (see `storage`), while the catalog's own stays in the folder.
+The tables' files may be in another store instead (see `storage`), while the catalog's own file stays in the folder.
 """
 
 import http.client
@@ -20,7 +20,7 @@ from py4j.protocol import Py4JJavaError
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, Note
 from lakehouse_ingest.environment.embedded.jvm import SPARK_JARS, Jvm
 from lakehouse_ingest.environment.embedded.server import Server
-from lakehouse_ingest.environment.proxies import java_properties, tell
+from lakehouse_ingest.environment.proxies import java_properties, set_system_properties
 from lakehouse_ingest.environment.storage import Storage
 from lakehouse_ingest.errors import SettingsRefused
 
@@ -37,19 +37,19 @@ JAVA_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
     "-Dorg.slf4j.simpleLogger.log.org.apache.hadoop=error",
-    # These would log eighty lines for every refused commit; the answer to the client says it all.
+    # These would log eighty lines for every refused commit; the answer to the client has the reason.
     "-Dorg.slf4j.simpleLogger.log.org.apache.iceberg.util.Tasks=error",
     "-Dorg.slf4j.simpleLogger.log.org.apache.iceberg.rest.RESTCatalogServlet=off",
 )
 
 
 def is_warehouse(folder: Path) -> bool:
-    """Whether a catalog has ever been served there; any other folder is left as it is by who only looks."""
+    """Whether a catalog has ever been served there. A command that only looks changes no other folder."""
     return (folder / OWN).is_dir()
 
 
 class EmbeddedCatalog(Server):
-    """A commit that was answered is in SQLite: `stop` and SIGKILL lose none."""
+    """A commit that was answered is in SQLite: neither `stop` nor SIGKILL loses it."""
 
     kind, usual_port, asks_for_token = "catalog", 8181, True
 
@@ -62,15 +62,15 @@ class EmbeddedCatalog(Server):
         place: str | None = None,
         store: Storage | None = None,
     ) -> None:
-        """Port None: that of the last time, else 8181 or the next free one; 0: any. `jars`: see `ensure`.
+        """Port None: the last one, else 8181 or the next free one; 0: any. `jars`: see `ensure`.
 
-        `place`: one for the tables, absent: the folder itself; `store`: that of the place.
+        `place` is where the tables' files go, absent: the folder itself. `store` is the store of that place.
         """
         if place and not re.match(r"[\w+.-]+://[^/\s]", place):
             raise SettingsRefused(
                 f"`catalog.warehouse` should be an s3:// place, or absent, without a `catalog.uri`, not {place[:60]}."
             )
-        # The catalog compares the places of its tables, and `..` could be understood in more ways than one.
+        # The catalog compares the places of its tables, and a path with `..` has more than one meaning.
         self.warehouse = warehouse.resolve() if ".." in warehouse.parts else warehouse.absolute()
         self.place = place or f"file://{self.warehouse}"
         self._store = store
@@ -94,7 +94,7 @@ class EmbeddedCatalog(Server):
         java = jvm.classes
         store = self._store
         if store:
-            tell(java, java_properties(self.folder))
+            set_system_properties(java, java_properties(self.folder))
             self._try_to_write(java, store)
         backend = java.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
             CATALOG_NAME,
@@ -102,10 +102,10 @@ class EmbeddedCatalog(Server):
                 "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
                 "jdbc.schema-version": "V1",
                 "uri": f"jdbc:sqlite:{self.folder / 'catalog.db'}",
-                # Readers don't wait for a writer, and two writers wait for each other instead of failing.
+                # Readers do not wait for a writer, and two writers wait for each other instead of failing.
                 "jdbc.journal_mode": "WAL",
                 "jdbc.busy_timeout": "30000",
-                # By each file's address: a folder whose tables go elsewhere from now on has its old ones still.
+                # Chosen by each file's address: where the place of new tables has changed, old ones stay readable.
                 "io-impl": FILE_IO,
                 "warehouse": self.place,
                 **({**store.properties(), **store.of_embedded()} if store else {}),
@@ -121,25 +121,25 @@ class EmbeddedCatalog(Server):
         connector = java.org.eclipse.jetty.server.ServerConnector(server)
         connector.setHost(LOOPBACK)
         connector.setPort(note.port)
-        # Clients keep their connections between batches; one that is closed just as it is used costs them a retry.
+        # Clients keep connections between batches; one that is closed just as it is used costs a retry.
         connector.setIdleTimeout(IDLE_MS)
         server.addConnector(connector)
         server.setHandler(handler)
         server.start()
 
     def _door(self, java: Any, token: str) -> Any:
-        """Compiled here: a class file of ours would have to be made and shipped for each version of Java."""
+        """Compiled at each start: a class file would have to be built and shipped for each version of Java."""
         compiler = java.org.codehaus.janino.SimpleCompiler()
         compiler.cook(DOOR.read_text(encoding="utf-8"))
         door = compiler.getClassLoader().loadClass("Door").newInstance()
         holder = java.org.eclipse.jetty.ee10.servlet.FilterHolder(door)
         holder.setInitParameter("token", token)
-        # What lay in the folder before its tables went elsewhere is still there.
+        # Tables that were made in the folder, before the place was set, are still there.
         holder.setInitParameter("places", "\n".join({f"file://{self.warehouse}", self.place}))
         return holder
 
     def _try_to_write(self, java: Any, store: Storage) -> None:
-        """Here a wrong key is one sentence; later it would be a failed commit."""
+        """At the start a wrong key is one sentence; later it would be a failed commit."""
         properties = {**store.properties(), **store.of_embedded(at_once=True)}
         files = java.org.apache.iceberg.CatalogUtil.loadFileIO(
             FILE_IO, properties, java.org.apache.hadoop.conf.Configuration()

@@ -1,7 +1,7 @@
-"""One process serves a folder: a lock that dies with its holder, and a note for those who come later.
+"""One process serves a folder: a lock that ends with its holder, and a note for the processes that come later.
 
-The holder's JVM inherits the lock. So a lock without a living holder is a JVM that is about to end, with the
-port and the files still in its hands: that is waited for. A free lock means that all of them are free.
+The holder's JVM inherits the lock. So a lock without a living holder means that a JVM is about to end and still has the
+port and the files: we wait for it. A free lock means that port and files are free.
 """
 
 import fcntl
@@ -20,36 +20,36 @@ from pathlib import Path
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 LOOPBACK = "127.0.0.1"
-LISTENS = "0A"  # as the kernel's tables of sockets say it
+LISTENS = "0A"  # the state of a listening socket in the kernel's tables
 PORTS_TRIED = 100
-# Between the usual servers' ports and those that Linux gives to whoever connects.
+# Between the ports of usual servers and those that Linux gives to clients.
 FIRST_PORT, USUAL_FIRST = 10_240, 32_768
-PREDECESSOR_SECONDS = 60.0  # its JVMs notice by themselves; a broker that shuts down on a busy machine takes its time
+PREDECESSOR_SECONDS = 60.0  # its JVM ends by itself, but a broker needs time to shut down on a busy machine
 PASSING_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Note:
-    """Who serves a folder, and where: it stays, so that the next one listens at the same place."""
+    """Who serves a folder, and where. It stays, so that the next server listens at the same place."""
 
     uri: str
     port: int
     pid: int
     java: int
-    passing: bool = False  # only until whoever looks has seen it
-    token: str = field(default="", repr=False)  # for those whom it lets in; nothing where all may come
+    passing: bool = False  # served only for a moment, by a command that looks into it
+    token: str = field(default="", repr=False)  # what clients have to send; empty where all may come
 
 
-class Claim:
+class FolderClaim:
     """The right to serve a folder, held from `take` to `release`, or to the death of process and JVM."""
 
     def __init__(self, folder: Path, note: str, refusal: Callable[[str], str]) -> None:
-        """`refusal` makes a sentence of who holds the folder."""
+        """`refusal` makes a sentence that names the holder of the folder."""
         self._folder, self.note, self._refusal = folder, folder / note, refusal
         self._held: int | None = None
 
     def take(self) -> int:
-        """The open lock, for the JVM to inherit; refused while somebody serves the folder."""
+        """The open lock, for the JVM to inherit. Refused while another process serves the folder."""
         try:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
             lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -58,12 +58,12 @@ class Claim:
         began, patience = time.monotonic(), None
         while not _locked(lock):
             note = self.read()
-            # One who only looks may die meanwhile: then its JVM is what is waited for.
+            # A process that only looks may die meanwhile: then we wait for its JVM.
             if (worth := _worth_waiting_for(note)) != patience:
                 began, patience = time.monotonic(), worth
             if time.monotonic() - began >= worth:
                 os.close(lock)
-                # Whoever looks goes away, and a service is to be started again until then.
+                # A process that only looks will be gone soon: a supervisor should start us again until then.
                 looking = note is not None and note.passing and alive(note.pid)
                 raise (TryAgain if looking else SettingsRefused)(self._refusal(_holder(note)))
             time.sleep(0.05)
@@ -78,19 +78,19 @@ class Claim:
 
     def write(self, note: Note) -> None:
         fresh = self.note.with_suffix(".new")
-        fresh.unlink(missing_ok=True)  # whoever was killed may have left one
+        fresh.unlink(missing_ok=True)  # a process that was killed may have left one
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(json.dumps(asdict(note)) + "\n")
         fresh.replace(self.note)
 
     def token(self) -> str:
-        """The last one's, so that readers keep their settings; a new one where others could have read that."""
+        """The last server's token, so that readers keep their settings; a new one where others could have read it."""
         note = self.read()
         kept = note.token if note and not stat.S_IMODE(self.note.stat().st_mode) & 0o077 else ""
         return kept or secrets.token_hex(24)
 
     def is_at(self, port: int) -> bool:
-        """Whether the note's owner listens at the port, as far as the system tells: nobody else may learn the token."""
+        """Whether the note's owner listens at the port, as far as the system shows: only they may have the token."""
         users = _listeners(port)
         try:
             owner = self.note.stat().st_uid
@@ -105,7 +105,7 @@ class Claim:
 
 
 def choose_port(wanted: int | None, last: Note | None, usual: int) -> int:
-    """The wanted port; without a wish the last one, or the first free one from `usual` on; any for 0."""
+    """The wanted port, or any for 0. Without a wish it is the last one, or the first free one from `usual` on."""
     if wanted == 0:
         return any_free_port()
     first = wanted or (last.port if last else usual)
@@ -130,7 +130,7 @@ def free(port: int) -> bool:
 
 
 def _listeners(port: int) -> list[int] | None:
-    """The users whose processes listen at this port of the loopback; None where the system does not tell."""
+    """The users whose processes listen at this port of the loopback; None where the system does not show it."""
     found: list[int] | None = None
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):
@@ -141,7 +141,7 @@ def _listeners(port: int) -> list[int] | None:
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and that nobody has waited for does not."""
+    """Whether the process runs. One that has ended, and that nobody has waited for, does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -156,14 +156,14 @@ def alive(pid: int) -> bool:
 
 
 def any_free_port() -> int:
-    """Below those that the system gives to whoever connects: one of these may be taken before a server is there."""
+    """Below the ports that the system gives to clients: one of those may be taken before the server listens."""
     for _ in range(PORTS_TRIED):
-        if free(port := random.randrange(FIRST_PORT, _first_of_the_systems())):  # noqa: S311 - no secret
+        if free(port := random.randrange(FIRST_PORT, _first_client_port())):  # noqa: S311 - no secret
             return port
     raise TryAgain(f"No port from {FIRST_PORT} on is free on {LOOPBACK}: name one.")
 
 
-def _first_of_the_systems() -> int:
+def _first_client_port() -> int:
     try:
         first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except (OSError, ValueError):
@@ -172,7 +172,7 @@ def _first_of_the_systems() -> int:
 
 
 def _worth_waiting_for(holder: Note | None) -> float:
-    """Seconds: for a look at a warehouse, and then for what is left of who has died."""
+    """Seconds: for a process that only looks, or for the JVM of one that has died."""
     if holder is None:
         return 0.0
     if not alive(holder.pid):

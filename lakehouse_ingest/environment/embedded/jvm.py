@@ -1,8 +1,8 @@
-"""A Java process that is built up from Python, and that cannot outlive us.
+"""A Java process that is started and directed from Python, and that cannot outlive us.
 
-py4j's server ends when its standard input does, and the other end of that pipe is ours alone: the JVM goes
-with us however we go, SIGKILL included. It runs in a session of its own, or Ctrl-C in the terminal would take
-it away before our last commit. All it says goes to a log file; it listens on loopback, behind a token.
+py4j's server ends when its standard input does, and only we hold the other end of that pipe. So the JVM ends with us,
+even by SIGKILL. It runs in a process session of its own, or Ctrl-C in the terminal would end it before our last commit.
+Its output goes to a log file. It listens on loopback, behind a token.
 """
 
 import os
@@ -28,10 +28,10 @@ OPTIONS = ("-XX:+UseSerialGC", "-XX:+DisplayVMOutputToStderr", "-Djava.awt.headl
 
 
 class Jvm:
-    """One running JVM; `classes` is the door to its packages."""
+    """One running JVM; `classes` leads to its packages."""
 
     def __init__(self, name: str, classpath: Sequence[Path], options: Sequence[str], log: Path, lock: int) -> None:
-        """`lock` is an open file that stays locked until the JVM has ended, too."""
+        """`lock` is an open file, which stays locked until the JVM has ended as well."""
         self.name, self.log = name, log
         py4j = next(SPARK_JARS.glob("py4j-*.jar"))
         command = [str(find_java()), *OPTIONS, *options, "-cp", os.pathsep.join(map(str, [py4j, *classpath]))]
@@ -49,8 +49,8 @@ class Jvm:
             )
         try:
             port, token = self._greeting()
-            # Without memory management the few objects that we make live as long as the JVM, and no
-            # finalizer talks to one that is gone.
+            # Without memory management the few objects that we make live as long as the JVM, and no finalizer
+            # talks to a JVM that is gone.
             self._gateway = JavaGateway(
                 gateway_parameters=GatewayParameters(
                     address="127.0.0.1",
@@ -85,7 +85,7 @@ class Jvm:
         return made
 
     def failed(self, error: Exception) -> TryAgain:
-        """Its own words as one sentence, and where the rest of them is."""
+        """Java's innermost cause as one sentence, and where its log is."""
         said = str(error)
         if isinstance(error, Py4JJavaError):
             with suppress(Py4JError):
@@ -107,11 +107,11 @@ class Jvm:
             self._kill()
 
     def _greeting(self) -> list[str]:
-        """The port and the token, a line each: all that it prints before we take its output."""
+        """The port and the token, a line each: nothing else is printed before we redirect the output."""
         deadline, said = time.monotonic() + START_SECONDS, b""
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        # Not `select`: in a process with more than 1,024 open files it refuses.
+        # Not `select`, which refuses in a process with more than 1,024 open files.
         with selectors.DefaultSelector() as output:
             output.register(pipe, selectors.EVENT_READ)
             while said.count(b"\n") < 2:  # noqa: PLR2004 - two lines
@@ -125,7 +125,7 @@ class Jvm:
         return said.decode().split()
 
     def _redirect_output(self) -> None:
-        """Nobody reads the pipe from here on, and a full one would stop whoever prints."""
+        """Nobody reads the pipe from here on, and a full pipe would block every thread that prints."""
         java = self.classes.java
         java.lang.System.setOut(java.io.PrintStream(java.io.FileOutputStream(str(self.log), True), True))
         if self._process.stdout is not None:

@@ -1,4 +1,4 @@
-"""The life of an embedded server: claim a folder, find a port, start a JVM, build in it, ask it, note it."""
+"""The life of an embedded server: claim a folder, find a port, start a JVM and the server in it, write a note."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from py4j.protocol import Py4JError
 
-from lakehouse_ingest.environment.embedded.claim import LOOPBACK, Claim, Note, alive, choose_port
+from lakehouse_ingest.environment.embedded.claim import LOOPBACK, FolderClaim, Note, alive, choose_port
 from lakehouse_ingest.environment.embedded.jvm import Jvm
 from lakehouse_ingest.environment.jars import ensure
 
@@ -18,20 +18,20 @@ HEALTH_SECONDS = 30.0
 
 
 class Server(ABC):
-    """Serves a folder from `start` to `stop`, or to this process's death."""
+    """Serves a folder from `start` to `stop`, or until this process ends."""
 
-    kind: ClassVar[str]  # of jars, and how it is called in sentences
+    kind: ClassVar[str]  # of jars, and its name in sentences
     usual_port: ClassVar[int]
     asks_for_token: ClassVar[bool] = False
 
     def __init__(self, folder: Path, port: int | None, jars: Path | None) -> None:
         self.folder, self.log = folder, folder / f"{self.kind}.log"
         self._port, self._jars = port, jars
-        self.claim = Claim(folder, f"{self.kind}.json", self._refusal)
+        self.claim = FolderClaim(folder, f"{self.kind}.json", self._refusal)
         self._jvm: Jvm | None = None
 
     def start(self, *, passing: bool = False) -> str:
-        """Returns its address once it answers there; `passing`: who comes meanwhile may wait for the end."""
+        """Returns its address once it answers. `passing`: it ends soon, so a process that comes meanwhile may wait."""
         files = ensure(self.kind, folder=self._jars)
         lock = self.claim.take()
         try:
@@ -46,7 +46,7 @@ class Server(ABC):
                     break
                 except (Py4JError, OSError) as error:
                     failure = self._jvm.failed(error)
-                    # Somebody took the port while Java started; unless it was asked for, there are others.
+                    # Another process took the port while Java started. Unless a setting names it, another will do.
                     if last or self._port or "already in use" not in str(failure):
                         raise failure from error
                     self._jvm.stop()
@@ -57,7 +57,7 @@ class Server(ABC):
         return note.uri
 
     def stop(self) -> None:
-        """Twice is once; returns when its process is gone."""
+        """Returns when its process is gone. A second call does nothing."""
         jvm, self._jvm = self._jvm, None
         if jvm is not None:
             jvm.stop()
@@ -65,21 +65,21 @@ class Server(ABC):
 
     @property
     def uri(self) -> str | None:
-        """Where it was served the last time, or is now."""
+        """Its address now, or when it was last served."""
         note = self.claim.read()
         return note.uri if note else None
 
     def token_of(self, uri: str) -> str:
-        """What lets in to it at this address; nothing where it isn't served there, or lets in all."""
+        """The token for this address; empty where it is not served there, or needs none."""
         note = self.claim.read()
-        # Once its JVM has ended the port may be another user's, who must not learn it.
+        # Once its JVM has ended the port may belong to another user, who must not learn the token.
         if note is None or not (alive(note.java) and self.claim.is_at(note.port)):
             return ""
         return note.token if uri.rstrip("/") in (note.uri, note.uri.replace(LOOPBACK, "localhost")) else ""
 
     @property
     def served(self) -> str | None:
-        """Where it answers now, whoever serves it."""
+        """The address at which it answers now, whichever process serves it."""
         note = self.claim.read()
         if note is None or not (alive(note.pid) and self.claim.is_at(note.port)):
             return None
@@ -109,7 +109,7 @@ class Server(ABC):
 
     @abstractmethod
     def _refusal(self, holder: str) -> str:
-        """What to tell the one who comes second."""
+        """The sentence for a second process."""
 
     @abstractmethod
     def _address(self, port: int) -> str: ...
@@ -120,11 +120,11 @@ class Server(ABC):
 
     @abstractmethod
     def _build(self, jvm: Jvm, note: Note) -> None:
-        """Starts the server inside the JVM, as the note has it."""
+        """Starts the server inside the JVM, with the note's port and token."""
 
     @abstractmethod
     def _ask(self, note: Note) -> None:
-        """One question that only a healthy server answers; OSError if it doesn't."""
+        """Sends a request that only a healthy server answers; OSError where it does not."""
 
     def _wait_until_healthy(self, note: Note) -> None:
         deadline = time.monotonic() + HEALTH_SECONDS

@@ -1,24 +1,16 @@
 """The locked jars: what Spark, the embedded catalog and the embedded broker are made of.
 
-One Ivy file a kind holds exact versions; `checksums.txt` holds what each file must be. They are fetched once
-into a cache of our own and given to Java as files: resolving at each start costs half a minute and trusts the
-network.
+`checksums.txt` locks the version and the checksum of each. They are downloaded once into a cache of our own and given
+to Java as files: to resolve versions at each start would cost half a minute and trust the network.
 """
 
-from lakehouse_ingest.environment.jars.fetch import (
-    KINDS,
-    Step,
-    cache_folder,
-    ensure,
-    jars_folder_from,
-    present,
-    remove_cache,
-)
+from lakehouse_ingest.environment.jars.cache import cache_folder, ensure, jars_folder_from, present, remove_cache
+from lakehouse_ingest.environment.jars.lock import ALL_KINDS, KINDS
 from lakehouse_ingest.environment.jars.trust import mistrust, refuse_what_others_may_write
 
 __all__ = [
+    "ALL_KINDS",
     "KINDS",
-    "Step",
     "cache_folder",
     "ensure",
     "jars_folder_from",

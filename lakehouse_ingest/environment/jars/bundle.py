@@ -1,17 +1,16 @@
-"""From the cache to a folder for machines without a network: there LAKEHOUSE_INGEST_JARS names it."""
+"""Copies the cache into a folder for machines without a network, where LAKEHOUSE_INGEST_JARS names the folder."""
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakehouse_ingest.environment.jars.fetch import _checksums, _named, _wrong, ensure
+from lakehouse_ingest.environment.jars.cache import ensure, place_file
+from lakehouse_ingest.environment.jars.lock import listed, locked, wrong_files
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
 
 @dataclass(frozen=True)
 class Bundled:
-    """A kind's jars in the folder; `added` of them were not there, or were not what they should be."""
+    """The jars of a kind in the folder; `added` of them were missing there, or had a wrong checksum."""
 
     jars: list[Path]
     added: int
@@ -22,31 +21,20 @@ class Bundled:
 
 
 def bundle(kind: str, folder: Path) -> Bundled:
-    """Makes `folder/kind`, or mends it; what the cache lacks is fetched first."""
-    home, wanted = folder / kind, _checksums(kind)
-    lacking = _wrong(home, wanted)
+    """Makes `folder/kind`, or completes it; what the cache lacks is downloaded first."""
+    home, wanted = folder / kind, locked(kind)
+    lacking = [jar for jar in wanted if wrong_files(home, [jar])]
     if lacking:
         source = ensure(kind)[0].parent
-        if changed := _wrong(source, {name: wanted[name] for name in lacking}):
-            raise TryAgain(f"In {source} {_named(changed)}: run `lakehouse-ingest clean`, and this again.")
+        if changed := wrong_files(source, lacking):
+            raise TryAgain(f"In {source} {listed(changed)}: run `lakehouse-ingest clean`, and this again.")
         try:
             home.mkdir(parents=True, exist_ok=True)
-            for name in lacking:
-                _put(source / name, home / name)
+            for jar in lacking:
+                place_file(source / jar.name, home / jar.name)
         except OSError as broken:
             raise SettingsRefused(
                 f"The {kind} jars can't be put into {folder} ({broken.strerror}): name a folder that can be written, "
                 "with room in it."
             ) from broken
-    return Bundled(sorted(home / name for name in wanted), len(lacking))
-
-
-def _put(jar: Path, place: Path) -> None:
-    """It appears there whole, or not at all."""
-    fresh = place.with_name(f"{place.name}.new")
-    fresh.unlink(missing_ok=True)
-    try:
-        os.link(jar, fresh)
-    except OSError:  # another disk, or one that knows no links
-        shutil.copyfile(jar, fresh)
-    fresh.replace(place)
+    return Bundled(sorted(home / jar.name for jar in wanted), len(lacking))

@@ -1,9 +1,9 @@
 """Whether what is kept in a cache can be run: whoever may write there runs code as us.
 
-The owner of each file and folder has to be our user or root, and only they may write. A group may, if it is no group of
-several people: root's, the user's own (of the user's name, as many systems make one), or one that this machine has no
-name for, as containers run with. What the operator names by LAKEHOUSE_INGEST_JARS is not asked this: there each start
-compares the checksums.
+The owner of each file and folder has to be our user or root, and only they may write. A group may write as well if it
+is no group of several people. That is root's group, the user's own (which has the user's name on many systems), and a
+group without a name on this machine, as in containers. A folder that LAKEHOUSE_INGEST_JARS names is not checked for
+this: there each start compares the checksums.
 """
 
 import grp
@@ -15,23 +15,23 @@ from pathlib import Path
 
 from lakehouse_ingest.errors import SettingsRefused
 
-MEND = "take the write permission away from others (chmod go-w), or set XDG_CACHE_HOME to a folder of your own"
+ADVICE = "take the write permission away from others (chmod go-w), or set XDG_CACHE_HOME to a folder of your own"
 
 
 def refuse_what_others_may_write(kept: Iterable[Path]) -> None:
     if why := mistrust(kept):
-        raise SettingsRefused(f"{why}, who could run code here through it: {MEND}")
+        raise SettingsRefused(f"{why}, who could run code here through it: {ADVICE}")
 
 
 def mistrust(kept: Iterable[Path]) -> str:
-    """Why, of the first that is not ours alone; nothing where all are, or are not there yet."""
+    """Why the first of them that is not ours alone isn't. Empty where all are ours, or are not there yet."""
     return next((f"{path} {why}" for path in kept if (why := _open_to(path))), "")
 
 
 def _open_to(path: Path) -> str:
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     if found.st_uid not in (0, os.geteuid()):
         return f"belongs to another user ({found.st_uid})"

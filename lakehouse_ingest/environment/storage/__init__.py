@@ -1,11 +1,11 @@
-"""Where the tables' files are, by the scheme of their location: one file each, one line here, imported when chosen.
+"""The stores of the tables' files, chosen by the scheme of a location: one file each, one line here, imported late.
 
-Another distribution offers its own by an entry point of the group below that is named after the scheme: a class like
-`Storage`. What it has to know stands in `catalog.properties`, which go to both clients as well; jars that Spark lacks
-are the user's to add. `lakehouse_ingest.testing.storage` proves it.
+Another distribution offers a store by an entry point of the group below. The entry point has the name of the scheme and
+leads to a class like `Storage`. Such a store finds its settings in `catalog.properties`, which both clients get too.
+Jars that Spark lacks are the user's to add. The suite `lakehouse_ingest.testing.storage` proves a store.
 
-Which store a table is on, a REST catalog tells only when it has made the table: its `warehouse` may be a mere name. So
-what is set of S3 is told to both clients in any case, and that of another store where the warehouse has its scheme.
+A REST catalog says which store a table is on only after it has made the table, because its `warehouse` may be a mere
+name. So both clients always get the settings of S3, and those of another store where the warehouse has its scheme.
 """
 
 import re
@@ -29,32 +29,32 @@ Properties = Mapping[str, str]
 
 @runtime_checkable
 class Storage(Protocol):
-    """A kind of store, as the settings say to reach it. Properties are in Iceberg's words."""
+    """A kind of store, reached as the settings say. Properties have Iceberg's names."""
 
     def __init__(self, catalog: CatalogSettings, s3: S3Settings) -> None:
-        """Asks nobody yet."""
+        """Connects to nothing yet."""
 
     def properties(self, *, keys: bool = True) -> Properties:
-        """What everybody is told who reads or writes there; without `keys` nothing that is secret."""
+        """The properties for every client that reads or writes there; without `keys` none that is secret."""
 
     def of_pyiceberg(self) -> Properties:
-        """What it is told besides."""
+        """Further properties for pyiceberg."""
 
     def of_embedded(self, *, at_once: bool = False) -> Properties:
-        """What the embedded catalog is told besides; `at_once`: so that it does not try again for long."""
+        """Further properties for the embedded catalog; with `at_once` it gives up early instead of trying again."""
 
     def jars(self, folder: Path | None) -> list[Path]:
-        """What the embedded catalog lacks; for `folder` see `lakehouse_ingest.environment.jars.ensure`."""
+        """The jars that the embedded catalog lacks; for `folder` see `lakehouse_ingest.environment.jars.ensure`."""
 
     def explained(self, failure: Any, place: str) -> LakehouseError:
-        """Which setting to mend, by the exception of Java's that the embedded catalog got when it tried to write."""
+        """Names the setting to fix, from the Java exception that the embedded catalog got when it tried to write."""
 
     def try_to_write(self, location: str) -> None:
-        """An object beside a table, there and away again, by the client that says best what is refused; if any."""
+        """Writes an object beside a table and deletes it, if a client is there that explains a refusal well."""
 
 
 def at(location: str, catalog: CatalogSettings, s3: S3Settings) -> Storage:
-    """That of a location; a path without a scheme is one of files."""
+    """The store of a location; a path without a scheme is a local file."""
     found = plugins.load("catalog.warehouse", _scheme(location), STORAGE, GROUP, Storage)
     return cast("type[Storage]", found)(catalog, s3)
 
@@ -63,8 +63,8 @@ def known(location: str) -> bool:
     return plugins.offered(_scheme(location), STORAGE, GROUP) is not None
 
 
-def told(catalog: CatalogSettings, s3: S3Settings) -> list[Storage]:
-    """Those that both clients have to know."""
+def for_both_clients(catalog: CatalogSettings, s3: S3Settings) -> list[Storage]:
+    """The stores whose properties Spark and pyiceberg get."""
     warehouse = catalog.warehouse or ""
     return [at(each, catalog, s3) for each in ("s3://", warehouse) if known(each)]
 

@@ -1,4 +1,4 @@
-"""A folder that every part of the pipeline sees under the same name: all clients know files by themselves."""
+"""A folder that every part of the pipeline sees under the same path: all clients handle files by themselves."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from lakehouse_ingest.settings import CatalogSettings, S3Settings
 
 class LocalFiles:
     def __init__(self, catalog: CatalogSettings, s3: S3Settings) -> None:
-        """Nothing has to be known."""
+        """It needs no settings."""
 
     def properties(self, *, keys: bool = True) -> dict[str, str]:  # noqa: ARG002 - there are none
         return {}
@@ -17,10 +17,10 @@ class LocalFiles:
     def of_pyiceberg(self) -> dict[str, str]:
         return {}
 
-    def of_embedded(self, *, at_once: bool = False) -> dict[str, str]:  # noqa: ARG002 - it never tries again
+    def of_embedded(self, *, at_once: bool = False) -> dict[str, str]:  # noqa: ARG002 - files are not tried again
         return {}
 
-    def jars(self, folder: Path | None) -> list[Path]:  # noqa: ARG002 - none are lacking
+    def jars(self, folder: Path | None) -> list[Path]:  # noqa: ARG002 - it lacks none
         return []
 
     def explained(self, failure: Any, place: str) -> LakehouseError:
@@ -28,4 +28,4 @@ class LocalFiles:
         return TryAgain(fitted(f"`catalog.warehouse` {place} can't be written ({why})"))
 
     def try_to_write(self, location: str) -> None:
-        """What pyiceberg and Spark say of a file that can't be written is as good."""
+        """Nothing to try: pyiceberg and Spark explain a file that can't be written as well."""

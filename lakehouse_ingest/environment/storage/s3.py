@@ -1,5 +1,7 @@
-"""S3, and the stores that speak like it, as the section `s3` of the settings says; what it leaves out is left out, so
-that AWS's own chain (variables, profile, role) is asked."""
+"""S3 and the stores with its protocol, reached as the section `s3` of the settings says.
+
+What the section leaves out is not set for the clients either: then AWS's own chain (variables, profile, role) decides.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -12,7 +14,7 @@ from lakehouse_ingest.settings import CatalogSettings, S3Settings
 from lakehouse_ingest.settings.field_types import given
 from lakehouse_ingest.settings.secret_words import revealed
 
-# AWS's client can't do without a region, and a store that is not AWS does not ask for one.
+# AWS's client needs a region; a store that is not AWS does not ask for one.
 ANY_REGION = "us-east-1"
 AT_ONCE = {"s3.retry.num-retries": "1", "s3.retry.min-wait-ms": "100"}
 LONGEST = 80
@@ -49,7 +51,7 @@ class S3:
         )
 
     def of_pyiceberg(self) -> dict[str, str]:
-        # With an endpoint pyarrow has the bucket in the path unless it is told otherwise, without one never.
+        # With an endpoint pyarrow puts the bucket into the path by default, without one never.
         virtual = str(not self._s3.path_style).lower() if self._s3.endpoint else None
         return {**given({"s3.force-virtual-addressing": virtual}), **s3_properties(self._s3.endpoint)}
 
@@ -57,12 +59,12 @@ class S3:
         return {"http-client.type": "urlconnection", **(AT_ONCE if at_once else {})}
 
     def jars(self, folder: Path | None) -> list[Path]:
-        """A few small ones, and AWS's SDK, which is taken from Spark's: nobody has to fetch 60 MB twice."""
+        """A few small ones, and AWS's SDK out of Spark's jars: so nobody downloads 66 MB twice."""
         bundle = [jar for jar in ensure("spark", folder=folder) if jar.name.startswith("iceberg-aws-bundle")]
         return [*ensure("catalog-s3", folder=folder), *bundle]
 
     def explained(self, failure: Any, place: str) -> LakehouseError:
-        """An answer of S3 has a code, of AWS's client there are only words."""
+        """An answer of S3 has a code; an error of AWS's client has only words."""
         where = f"`catalog.warehouse` {place[:LONGEST]} can't be written"
         for each in _causes(failure):
             kind, said = str(each.getClass().getName()), " ".join(str(each.getMessage()).split())
@@ -80,7 +82,7 @@ class S3:
         return TryAgain(f"{where} ({_root(failure)[:LONGEST]}).")
 
     def try_to_write(self, location: str) -> None:
-        """By boto3, where there is one; with the catalog's own credentials nothing of ours is tried."""
+        """By boto3, where it is installed. With vended credentials there are no keys of ours to try."""
         if self._catalog.vended_credentials or not importlib.util.find_spec("boto3"):
             return
         from lakehouse_ingest.environment.storage.s3_probe import written_and_read  # noqa: PLC0415 - boto3 is an extra

@@ -1,4 +1,7 @@
-"""An object beside the tables, written, read and deleted by boto3: of all clients it says best what S3 refuses."""
+"""Writes, reads and deletes an object beside the tables by boto3, which of all clients best explains a refusal of S3.
+
+It is a module of its own because boto3 is an extra: only `S3.try_to_write` imports it, where boto3 is installed.
+"""
 
 import uuid
 from typing import Any
@@ -14,7 +17,7 @@ from lakehouse_ingest.settings.secret_words import revealed
 
 PATIENCE_S = 10
 BODY = b"lakehouse-ingest check"
-# What S3 answers to a request without a body to explain itself.
+# The status of an answer that has no body to explain it.
 BY_STATUS = {"403": "AccessDenied", "404": "NoSuchBucket", "301": "PermanentRedirect"}
 
 
@@ -29,7 +32,7 @@ def written_and_read(s3: S3Settings, location: str) -> None:
     except (ClientError, BotoCoreError, ValueError) as failure:
         raise _explained(failure, bucket) from failure
     if read != BODY:
-        raise TryAgain(f"an object written to the bucket {bucket} reads back otherwise: see `s3.endpoint`")
+        raise TryAgain(f"an object written to the bucket {bucket} reads back with other content: see `s3.endpoint`")
 
 
 def _client(s3: S3Settings) -> Any:
@@ -53,7 +56,7 @@ def _explained(failure: Exception, bucket: str) -> LakehouseError:
     match failure:
         case NoCredentialsError():
             return SettingsRefused(
-                "no credentials for S3: set `s3.access_key` and `s3.secret_key`, or see to AWS's own chain"
+                "no credentials for S3: set `s3.access_key` and `s3.secret_key`, or check AWS's own chain"
             )
         case ClientError():
             code = str(failure.response.get("Error", {}).get("Code", ""))

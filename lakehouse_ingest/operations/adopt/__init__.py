@@ -1,6 +1,6 @@
-"""How far a former writer of a table has come, from what it has left behind: one file a kind of it.
+"""How far another writer of a table has come, read from what it has left behind: one file for each kind of writer.
 
-What nothing tells is not guessed: it is named, and a person answers for it.
+Nothing is guessed. What can't be found out is named, and a person answers for it.
 """
 
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from lakehouse_ingest.records import Offsets
 
 @dataclass(frozen=True)
 class Origin:
-    """Of each partition the next offset to read."""
+    """Where another writer ended: of each partition the next offset to read."""
 
     says: str
     offsets: Offsets
-    trusted: tuple[str, ...] = ()  # what nothing here can tell
+    trusted: tuple[str, ...] = ()  # what can't be found out, and a person answers for
 
 
-def offsets_in(said: object) -> dict[tuple[str, int], int] | None:
-    """Of `{"topic": {"0": 42}}`, as Spark writes it and people do; None where it is something else."""
+def offsets_in(document: object) -> dict[tuple[str, int], int] | None:
+    """The offsets of `{"topic": {"0": 42}}`, as Spark and people write it; None for anything else."""
     found: dict[tuple[str, int], int] = {}
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return None
-    for topic, parts in said.items():
+    for topic, parts in document.items():
         if not isinstance(parts, dict):
             return None
         for number, offset in parts.items():
-            # A truth value is a number to Python.
+            # `True` is an int to Python, so the type has to be exactly `int`.
             if not (number.isascii() and number.isdecimal()) or type(offset) is not int or offset < 0:
                 return None
             found[topic, int(number)] = offset

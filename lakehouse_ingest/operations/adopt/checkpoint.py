@@ -1,8 +1,8 @@
 """A checkpoint of Spark Structured Streaming: which batch was the last to end, and where the next one begins.
 
-Spark notes a batch's end in `offsets` before it runs it, and in `commits` that it has ended. One that stands in the
-first alone was under way, and may have landed or not: Iceberg's own sink writes the query's id and the batch's number
-into each snapshot, so the table tells.
+Before Spark runs a batch, it writes to `offsets` where the batch ends. When the batch has ended, it writes to
+`commits`. A batch that is only in `offsets` was under way, and may have been committed or not. Iceberg's own sink
+writes the query's id and the batch's number into each snapshot, so the table says which.
 """
 
 import json
@@ -14,14 +14,14 @@ from lakehouse_ingest.ledger import offset_log
 from lakehouse_ingest.operations.adopt import Origin, offsets_in
 
 VERSION = "v1"
-NOTHING = "-"  # a source that had none yet
-STOPPED = "that the query is stopped for good: nothing of ours can shut it out"
+NOTHING = "-"  # a source without offsets yet
+STOPPED = "that the query is stopped for good: we can't fence it"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     folder: Path
-    query: str  # its id: the same after each restart from here
+    query: str  # its id, which every restart from this checkpoint keeps
     last: int | None  # the newest batch that has ended
     begun: int  # the newest that has begun
 
@@ -46,11 +46,11 @@ def read(folder: Path) -> Checkpoint:
 
 
 def of_checkpoint(checkpoint: Checkpoint, landed: int | None, *, shown: bool) -> Origin:
-    """`landed`: the newest batch of this query that a table shows; `shown`: that it is one of this very stream."""
+    """`landed`: the newest batch of this query in any table; `shown`: whether a table of this very stream shows one."""
     number = ended(checkpoint, landed)
     trusted = [STOPPED]
     if not shown:
-        trusted.append("that all it has read stands in the tables: they show no commit of its by Iceberg's own sink")
+        trusted.append("that all records it has read are in the tables: they show no commit of Iceberg's own sink")
     return Origin(
         f"the checkpoint {checkpoint.folder.name} of the Spark query {checkpoint.query}, up to its batch {number}",
         offsets_of(_entry(checkpoint.folder, number), f"batch {number} of the checkpoint"),
@@ -59,30 +59,30 @@ def of_checkpoint(checkpoint: Checkpoint, landed: int | None, *, shown: bool) ->
 
 
 def ended(checkpoint: Checkpoint, landed: int | None) -> int:
-    """The batch up to which all has landed, and nothing beyond."""
+    """The batch up to which everything is committed, and nothing beyond it."""
     last, begun = checkpoint.last, checkpoint.begun
     if landed is None and last == begun:
         return begun
     if landed is None:
         raise NeedsOperator(
-            f"batch {begun} of the checkpoint was under way, and no table here tells whether it landed: let the query"
-            " end it, and stop it when idle; or give --from-file"
+            f"batch {begun} of the checkpoint was under way, and no table here says whether it was committed: let the"
+            " query end it, and stop it when idle; or give --from-file"
         )
     if landed > begun:
         raise NeedsOperator(
-            f"a table holds batch {landed} of the query, the checkpoint knows of {begun} only: it is an old copy; give"
+            f"a table holds batch {landed} of the query, and the checkpoint ends with {begun}: it is an old copy; give"
             " the one that the query used last"
         )
     if landed < (-1 if last is None else last):
         raise NeedsOperator(
-            f"batch {last} of the checkpoint has ended, the tables hold {landed} at last: one was rolled back, or the"
+            f"batch {last} of the checkpoint has ended, and the tables end with {landed}: one was rolled back, or the"
             " query fed others; give --from-file"
         )
     return landed
 
 
 def offsets_of(entry: str, named: str) -> dict[tuple[str, int], int]:
-    """Where a batch ends, of all the topics that its query reads; in the log an offset is that of the next record."""
+    """Where a batch ends, in all topics that its query reads. These are the offsets of the next records."""
     version, *lines = entry.strip().splitlines()
     if version != VERSION:
         raise NeedsOperator(f"{named} is written in the version {version[:20]}, which is not known: give --from-file")
@@ -95,7 +95,9 @@ def offsets_of(entry: str, named: str) -> dict[tuple[str, int], int]:
         except ValueError:
             offsets = None
         if offsets is None:
-            raise NeedsOperator(f"{named} is not of Kafka alone ({line[:40]}): the query reads something else too")
+            raise NeedsOperator(
+                f"{named} is not of Kafka alone ({line[:40]}): the query reads something else too; give --from-file"
+            )
         for at, offset in offsets.items():
             if found.setdefault(at, offset) != offset:
                 raise NeedsOperator(
@@ -115,5 +117,5 @@ def _numbers(folder: Path) -> set[int]:
 def _entry(folder: Path, number: int) -> str:
     try:
         return offset_log.entry(folder / "offsets", number)
-    except TryAgain as broken:  # it is no scratch of ours, that could be made anew
+    except TryAgain as broken:  # unlike our own scratch, it can't be made again
         raise NeedsOperator(f"{broken}; give --from-file") from broken

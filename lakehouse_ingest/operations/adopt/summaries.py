@@ -1,9 +1,9 @@
-"""What other writers have left in the summaries of a table's snapshots.
+"""What other writers have left in the summaries of a table's snapshots: their traces.
 
 Spark's sink     the query's id and the number of its batch; the offsets are in its checkpoint
-Kafka Connect    `kafka.connect.offsets.<control topic>.<group>`, offsets of the control topic; those of the source
-                 are committed to that very group. So it is in Tabular's sink, whose group is `cg-control-…`, as in
-                 Apache's, whose group is the connector's own, `connect-…`
+Kafka Connect    `kafka.connect.offsets.<control topic>.<group>`, offsets of the control topic; the offsets of the
+                 source are committed to that group. Tabular's sink has the group `cg-control-…`, Apache's sink the
+                 connector's own group, `connect-…`
 Flink's sink     the number of a checkpoint, and nothing else
 """
 
@@ -24,8 +24,8 @@ class Writer(StrEnum):
 
 @dataclass(frozen=True)
 class Traces:
-    batches: Mapping[str, int] = field(default_factory=dict)  # of each of Spark's queries the newest
-    controls: tuple[str, ...] = ()  # of each of Connect's sinks its control topic and group, with a dot between
+    batches: Mapping[str, int] = field(default_factory=dict)  # the newest batch, by the id of a Spark query
+    controls: tuple[str, ...] = ()  # `<control topic>.<group>` of each sink of Kafka Connect
     last: Writer | None = None
 
     def control_of(self, group: str) -> str | None:
@@ -34,13 +34,13 @@ class Traces:
 
 
 def traces(ancestors: Iterable[Mapping[str, str]]) -> Traces:
-    """`ancestors`: main's summaries, newest first."""
+    """`ancestors`: the summaries in the history of main, newest first."""
     batches: dict[str, int] = {}
     controls: dict[str, None] = {}
     last: Writer | None = None
     for summary in ancestors:
         if (query := summary.get(QUERY)) and summary.get(BATCH, "").isdecimal():
-            # As Spark's own sink looks for it: the newest commit of the query says how far it has come.
+            # Spark's own sink does the same: the newest commit of a query says how far the query has come.
             batches.setdefault(query, int(summary[BATCH]))
             last = last or Writer.SPARK
         for key in summary:
@@ -53,7 +53,7 @@ def traces(ancestors: Iterable[Mapping[str, str]]) -> Traces:
 
 
 def together(tables: Iterable[Traces]) -> Traces:
-    """Of several tables; a batch that one of them lacks has not landed."""
+    """The traces of several tables. A batch counts as committed only if every one of them has it."""
     batches: dict[str, int] = {}
     controls: dict[str, None] = {}
     last: Writer | None = None

@@ -1,1 +1,1 @@
-"""Recounting: what the tables, the batch record and the broker say, put side by side. Nothing is taken from memory."""
+"""Verifying: what the tables, the batch log and the source say, side by side. Nothing is taken from memory."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from time import time
 
 from lakehouse_ingest.observe.watch import Watch, pushing
-from lakehouse_ingest.operations.verify.findings import UNTOLD, Kind, Verdict
-from lakehouse_ingest.operations.verify.proof import Recounted, recount
-from lakehouse_ingest.operations.verify.table_heads import Names
+from lakehouse_ingest.operations.verify.findings import UNTOLD, FindingKind, StreamVerdict
+from lakehouse_ingest.operations.verify.stream_verification import Verification, verify_stream
+from lakehouse_ingest.operations.verify.table_heads import TableNames
 from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
@@ -21,53 +21,56 @@ from lakehouse_ingest.tables.clients import connection_of
 
 @dataclasses.dataclass(frozen=True)
 class Verified:
-    """One stream; without a verdict the catalog knows nothing of it."""
+    """One stream. It has no verdict if the catalog knows nothing of it."""
 
     name: str
-    verdict: Verdict | None
+    verdict: StreamVerdict | None
 
     @property
     def code(self) -> int:
-        # Nothing is proven by looking into the wrong namespace.
+        # A catalog that knows nothing of a stream proves nothing: the namespace may be the wrong one.
         return self.verdict.code if self.verdict else UNTOLD
 
 
 def prove(settings: Settings, jars: Path | None = None) -> list[Verified]:
     with catalog_at(settings, jars) as uri:
-        found = [_verified(settings, stream, uri) for stream in settings.streams]
-    _push(settings, found)
+        return of_streams(settings, uri)
+
+
+def of_streams(settings: Settings, uri: str) -> list[Verified]:
+    """Verifies every stream by the catalog at this address, and pushes what was found as metrics."""
+    found = [_verified(settings, stream, uri) for stream in settings.streams]
+    with pushing(settings, "verify") as watch:
+        if watch:
+            report(watch, settings, found)
     return found
 
 
-def _push(settings: Settings, found: Sequence[Verified]) -> None:
-    with pushing(settings, "verify") as watch:
-        if watch:
-            tell(watch, settings, found)
-
-
-def tell(watch: Watch, settings: Settings, found: Sequence[Verified]) -> None:
-    """Of each stream every kind, so that what is right again is seen to be; nothing of what the catalog knows not."""
+def report(watch: Watch, settings: Settings, found: Sequence[Verified]) -> None:
+    """Sets a gauge for every kind of finding, zeros too, so that what was fixed is seen. Skips unknown streams."""
     for stream, verdict in zip(settings.streams, (each.verdict for each in found), strict=True):
         name = stream.known_as
         if verdict:
             listed = Counter(each.kind for each in verdict.findings)
-            for kind in Kind:
+            for kind in FindingKind:
                 count = listed[kind] + verdict.unlisted.get(str(kind), 0)
                 watch.gauge("lakehouse.verify.findings", count, stream=name, kind=str(kind))
             watch.gauge("lakehouse.verify.timestamp", time(), stream=name)
 
 
 def _verified(settings: Settings, stream: StreamSettings, uri: str) -> Verified:
-    _, found = recounted(settings, stream, uri)
+    _, found = verification_of(settings, stream, uri)
     return Verified(stream.known_as, found.verdict if found else None)
 
 
-def recounted(settings: Settings, stream: StreamSettings, uri: str) -> tuple[Lake, Recounted | None]:
-    """None where the catalog knows nothing of it."""
+def verification_of(settings: Settings, stream: StreamSettings, uri: str) -> tuple[Lake, Verification | None]:
+    """None if the catalog knows nothing of the stream."""
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    names = Names(namespace, f"{namespace}.{settings.ledger.batch_table}", f"{namespace}.{settings.dead_letters.table}")
+    names = TableNames(
+        namespace, f"{namespace}.{settings.ledger.batch_table}", f"{namespace}.{settings.dead_letters.table}"
+    )
     lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
-    found = recount(
+    found = verify_stream(
         lake,
         identity,
         names,
@@ -78,5 +81,5 @@ def recounted(settings: Settings, stream: StreamSettings, uri: str) -> tuple[Lak
 
 
 def _source(settings: SourceSettings, topics: Sequence[str]) -> Source:
-    """With all partitions: some may have been read that are no more."""
+    """The source with all partitions: a stream may have read some that its settings no longer name."""
     return sources.chosen(settings)(settings.model_copy(update={"partitions": {}}), topics)

@@ -6,6 +6,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lakehouse_ingest.environment.spark_internals import java_array, java_packages
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings.models import SecuritySettings
 
@@ -22,8 +23,7 @@ def allow_token_url(spark: SparkSession, security: SecuritySettings) -> None:
     `-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=…` in `spark.executor.extraJavaOptions`.
     """
     if security.token_url:
-        java: Any = spark._jvm  # noqa: SLF001 - the only way to Java's own classes
-        system = java.java.lang.System
+        system = java_packages(spark).java.lang.System
         allowed = {*(system.getProperty(TOKEN_URLS) or "").split(","), security.token_url} - {""}
         system.setProperty(TOKEN_URLS, ",".join(sorted(allowed)))
 
@@ -42,8 +42,7 @@ def unlocked_key(spark: SparkSession, security: SecuritySettings) -> str | None:
     """
     if not security.key or not security.key_password or LOCKED not in security.key.get_secret_value():
         return security.key.get_secret_value() if security.key else None
-    java: Any = spark._jvm  # noqa: SLF001 - likewise
-    crypto = java.javax.crypto
+    crypto = java_packages(spark).javax.crypto
     try:
         info = crypto.EncryptedPrivateKeyInfo(_decoded(security.key.get_secret_value()))
         parameters, scheme = info.getAlgParameters(), info.getAlgName()
@@ -67,8 +66,7 @@ def _decoded(pem: str) -> bytes:
 
 def _characters(spark: SparkSession, text: str) -> Any:
     """A Java char[]."""
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - likewise
-    made = gateway.new_array(gateway.jvm.char, len(text))
+    made = java_array(spark, "char", len(text))
     for at, character in enumerate(text):
         made[at] = character
     return made

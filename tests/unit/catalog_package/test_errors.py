@@ -33,7 +33,7 @@ from catalog import (
 )
 from catalog.connection import Lake
 from catalog.errors import ClocksDiffer, redacted, translated
-from catalog.specs import Column
+from catalog.specs import HIDDEN_KEYS, Column
 
 SECRET = "s3cr3t-value"
 Answer = Callable[[BaseHTTPRequestHandler], tuple[int, str]]
@@ -230,6 +230,14 @@ def test_a_client_that_is_not_known_is_denied() -> None:
         with pytest.raises(Denied) as raised:
             connect(Connection(uri, properties=properties))
         assert SECRET not in str(raised.value)
+
+
+def test_the_values_of_properties_whose_keys_are_to_be_hidden_are_not_shown() -> None:
+    with serving(lambda _: refusal(401, f"who is {SECRET}")) as uri:
+        for hidden, shown in ((HIDDEN_KEYS, True), (f"{HIDDEN_KEYS}|gate", False)):
+            with pytest.raises(Denied) as raised:
+                connect(Connection(uri, properties={"gate": SECRET}, hidden_keys=hidden))
+            assert (SECRET in str(raised.value)) is shown
 
 
 def test_without_a_token_none_is_sent() -> None:

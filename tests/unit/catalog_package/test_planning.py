@@ -203,7 +203,7 @@ def test_of_two_with_one_name_the_first_counts() -> None:
     wanted = (Column("a", "timestamp_ns", doc="no"), Column("a", "int"), Column("s", "struct<b: long, b: string>"))
     found = plan(table_of(()), spec_of(*wanted))
     assert [str(change) for change in found.changes] == ["+ s struct<b: long>"]
-    assert [each.reason for each in found.refusals if each.path != "a"] == ["it is there twice"]
+    assert [each.reason for each in found.refusals if each.path != "a"] == ["it appears twice"]
     assert not plan(table_of(evolved((), found.changes)), found.wanted).changes
 
 
@@ -306,11 +306,11 @@ def test_a_layout_follows_where_partitions_evolve() -> None:
     ("wanted", "reason"),
     [
         (["day(nowhere)"], "names nowhere"),
-        (["day(site)"], "can't be taken of site, which is string"),
-        (["bucket(4, f)"], "can't be taken of f"),
-        (["in"], "can't be taken of in, which is a struct"),
-        (["site", "site as s"], "is there twice"),
-        (["day(ts)", "hour(ts)"], "says again"),
+        (["day(site)"], "can't be computed from site, which is string"),
+        (["bucket(4, f)"], "can't be computed from f"),
+        (["in"], "can't be computed from in, which is a struct"),
+        (["site", "site as s"], "appears twice"),
+        (["day(ts)", "hour(ts)"], "repeats"),
         (["day(ts) as site"], "day(ts) as site can't be named site, as a column is: give it another name"),
         (["n as in.ts"], "can't be named in.ts, as a column is"),
         (["n as late"], "can't be named late, as a column is"),

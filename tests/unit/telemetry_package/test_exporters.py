@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakehouse_ingest.environment.embedded.claim import any_free_port
-from telemetry import Telemetry, TelemetrySettings, start
+from telemetry import Telemetry, TelemetryOptions, start
 from telemetry.exporters import build
 from telemetry.exporters.statsd import LONGEST, datagrams
-from telemetry.serving import AT_ONCE, SILENCE_S
+from telemetry.http_pages import AT_ONCE, SILENCE_S
 from tests.services.openmetrics import read
 
 AT = {"pipeline": "plant-7", "stream": "sensors"}
@@ -40,7 +40,7 @@ def port() -> int:
 @pytest.fixture
 def prometheus(port: int) -> Iterator[Telemetry]:
     endpoint = f"http://127.0.0.1:{port}"
-    telemetry = start(TelemetrySettings(metrics=True, exporter="prometheus", endpoint=endpoint))
+    telemetry = start(TelemetryOptions(metrics=True, exporter="prometheus", endpoint=endpoint))
     yield telemetry
     telemetry.shutdown(5)
 
@@ -60,13 +60,13 @@ def test_prometheus_pulls_what_has_been_counted(prometheus: Telemetry, port: int
 
 def test_a_port_that_is_taken_is_said_in_a_sentence(port: int) -> None:
     with closing(socket.create_server(("127.0.0.1", port))), pytest.raises(ValueError, match="can't listen at 127"):
-        start(TelemetrySettings(metrics=True, exporter="prometheus", endpoint=f"http://127.0.0.1:{port}"))
+        start(TelemetryOptions(metrics=True, exporter="prometheus", endpoint=f"http://127.0.0.1:{port}"))
 
 
 def test_its_port_is_free_again_afterwards(port: int) -> None:
     for _ in range(2):
         endpoint = f"http://127.0.0.1:{port}"
-        assert start(TelemetrySettings(metrics=True, exporter="prometheus", endpoint=endpoint)).shutdown(5)
+        assert start(TelemetryOptions(metrics=True, exporter="prometheus", endpoint=endpoint)).shutdown(5)
 
 
 def test_the_port_of_the_standard_environment_is_used_where_ours_is_silent(
@@ -74,7 +74,7 @@ def test_the_port_of_the_standard_environment_is_used_where_ours_is_silent(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_HOST", "127.0.0.1")
     monkeypatch.setenv("OTEL_EXPORTER_PROMETHEUS_PORT", str(port))
-    telemetry = start(TelemetrySettings(metrics=True, exporter="prometheus"))
+    telemetry = start(TelemetryOptions(metrics=True, exporter="prometheus"))
     _record(telemetry)
     assert _pull(port) == 500
     telemetry.shutdown(5)
@@ -111,7 +111,7 @@ def receiver() -> Iterator[socket.socket]:
 
 def _statsd(port: int, interval_s: float = 60) -> Telemetry:
     endpoint = f"udp://127.0.0.1:{port}"
-    return start(TelemetrySettings(metrics=True, exporter="statsd", endpoint=endpoint, metric_interval_s=interval_s))
+    return start(TelemetryOptions(metrics=True, exporter="statsd", endpoint=endpoint, metric_interval_s=interval_s))
 
 
 def _received(receiver: socket.socket) -> list[str]:
@@ -200,12 +200,12 @@ def test_datagrams_hold_whole_lines_and_fit() -> None:
 @pytest.mark.parametrize("exporter", ["prometheus", "statsd", "none"])
 def test_traces_are_refused_where_they_would_get_lost(exporter: str) -> None:
     with pytest.raises(ValueError, match=f"{exporter}.*carries metrics only"):
-        start(TelemetrySettings(traces=True, metrics=True, exporter=exporter))
+        start(TelemetryOptions(traces=True, metrics=True, exporter=exporter))
 
 
 def test_statsd_wants_an_address_of_its_own_kind() -> None:
     with pytest.raises(ValueError, match="must begin with udp://"):
-        TelemetrySettings(exporter="statsd", endpoint="http://127.0.0.1:8125")
+        TelemetryOptions(exporter="statsd", endpoint="http://127.0.0.1:8125")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_otlp_takes_the_protocol_that_the_standard_variables_name(
     _without_protocols(monkeypatch)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    made = build(TelemetrySettings(traces=True, metrics=True, exporter="otlp"))
+    made = build(TelemetryOptions(traces=True, metrics=True, exporter="otlp"))
     assert made.spans
     assert made.metrics
     assert tuple(type(each).__module__.split(".")[4] for each in (made.spans, made.metrics)) == ways
@@ -238,13 +238,13 @@ def test_a_protocol_that_nobody_speaks_is_said_in_a_sentence(monkeypatch: pytest
     _without_protocols(monkeypatch)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
     with pytest.raises(ValueError, match="OTEL_EXPORTER_OTLP_PROTOCOL 'http/json': known are grpc and http/protobuf"):
-        start(TelemetrySettings(metrics=True))
+        start(TelemetryOptions(metrics=True))
 
 
 def test_the_protocol_of_a_signal_that_is_off_is_no_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_protocols(monkeypatch)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")
-    made = build(TelemetrySettings(metrics=True, exporter="otlp"))
+    made = build(TelemetryOptions(metrics=True, exporter="otlp"))
     assert made.spans is None
     assert made.metrics
     made.metrics.shutdown()

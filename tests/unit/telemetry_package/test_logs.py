@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from telemetry import LogSettings, Telemetry, TelemetrySettings, configure_logs, mask, masked_text, set_level, start
+from telemetry import LogOptions, Telemetry, TelemetryOptions, configure_logs, mask, masked_text, set_level, start
 from telemetry.masking import REGISTRY, masked
 from telemetry.settings import Level
 from telemetry.testing import recorded
@@ -53,7 +53,7 @@ def test_a_line_is_json_with_utc_time_level_logger_and_values(capsys: pytest.Cap
 def test_lines_of_libraries_come_in_the_same_shape_and_only_from_warning_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    configure_logs(LogSettings(level="debug"))
+    configure_logs(LogOptions(level="debug"))
     logging.getLogger("py4j").info("chatter")
     logging.getLogger("urllib3").warning("retry %s of %s", 1, 3)
     structlog.get_logger().debug("ours")
@@ -64,7 +64,7 @@ def test_lines_of_libraries_come_in_the_same_shape_and_only_from_warning_on(
 
 
 def test_the_level_holds_for_ours_and_theirs(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logs(LogSettings(level="error"))
+    configure_logs(LogOptions(level="error"))
     structlog.get_logger().warning("ours")
     logging.getLogger("pyiceberg").warning("theirs")
     assert _lines(capsys) == []
@@ -109,7 +109,7 @@ def test_configured_twice_a_line_is_still_written_once(capsys: pytest.CaptureFix
 
 
 def test_text_is_for_eyes(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logs(LogSettings(format="text"))
+    configure_logs(LogOptions(format="text"))
     structlog.get_logger().info("batch_landed", rows=5)
     told = capsys.readouterr().err
     assert "batch_landed" in told
@@ -169,7 +169,7 @@ def _all_ways_to_leak() -> None:
 
 @pytest.mark.parametrize("shape", ["json", "text"])
 def test_a_registered_secret_is_in_no_line_of_any_kind(shape: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logs(LogSettings(format=shape))
+    configure_logs(LogOptions(format=shape))
     mask(SECRET)
     _all_ways_to_leak()
     told = capsys.readouterr().err
@@ -256,13 +256,13 @@ def test_no_secret_is_in_a_span() -> None:
 
 def test_headers_of_the_exporter_are_secrets() -> None:
     headers = {"authorization": "Bearer pl4nted-header"}
-    start(TelemetrySettings(traces=True, endpoint="http://127.0.0.1:9", headers=headers)).shutdown(1)
+    start(TelemetryOptions(traces=True, endpoint="http://127.0.0.1:9", headers=headers)).shutdown(1)
     assert masked_text("refused: pl4nted-header") == "refused: ***"
 
 
 def test_a_line_for_people_is_obeyed_by_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A library's message, a value, and the stack of an error: each may hold what a server has said."""
-    configure_logs(LogSettings(format="text"))
+    configure_logs(LogOptions(format="text"))
     attack = "\x1b]0;OWNED\x07\x9b\u202e"
     logging.getLogger("urllib3").warning("the server said %s\nand more", attack)
     structlog.get_logger("pipeline").warning(attack, stream=attack, found=[attack])

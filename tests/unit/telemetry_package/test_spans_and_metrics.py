@@ -12,7 +12,7 @@ from telemetry import (
     INSTRUMENTS,
     OFF,
     Instrument,
-    TelemetrySettings,
+    TelemetryOptions,
     UnknownInstrument,
     carried,
     current,
@@ -178,7 +178,7 @@ def test_every_instrument_can_be_used_with_all_of_its_attributes() -> None:
 
 
 def test_switched_off_there_is_one_object_one_span_and_nothing_else() -> None:
-    assert start(TelemetrySettings()) is OFF
+    assert start(TelemetryOptions()) is OFF
     assert type(OFF) is Telemetry
     assert OFF.span("batch", **AT) is NO_SPAN
     with OFF.span("batch") as span:
@@ -192,8 +192,8 @@ def test_switched_off_there_is_one_object_one_span_and_nothing_else() -> None:
 def test_switched_off_no_sdk_is_imported_and_no_thread_is_started() -> None:
     program = (
         "import sys, threading\n"
-        "from telemetry import TelemetrySettings, start\n"
-        "t = start(TelemetrySettings())\n"
+        "from telemetry import TelemetryOptions, start\n"
+        "t = start(TelemetryOptions())\n"
         "with t.span('batch'): t.count('lakehouse.batches')\n"
         "sdk = [m for m in sys.modules if m.startswith(('opentelemetry', 'grpc'))]\n"
         "print(sdk, threading.active_count())\n"
@@ -205,17 +205,17 @@ def test_switched_off_no_sdk_is_imported_and_no_thread_is_started() -> None:
 def test_switched_on_without_the_extra_one_sentence_says_what_to_install(missing: str) -> None:
     program = (
         f"import sys; sys.modules[{missing!r}] = None\n"
-        "from telemetry import TelemetrySettings, TelemetryUnavailable, start\n"
-        "try: start(TelemetrySettings(traces=True))\n"
+        "from telemetry import TelemetryOptions, TelemetryUnavailable, start\n"
+        "try: start(TelemetryOptions(traces=True))\n"
         "except TelemetryUnavailable as e: print(e)\n"
     )
     assert "install lakehouse-ingest[otlp]" in _python(program)
 
 
 def test_only_one_signal_may_be_on() -> None:
-    traces = start(TelemetrySettings(traces=True, endpoint="http://127.0.0.1:9"))
+    traces = start(TelemetryOptions(traces=True, endpoint="http://127.0.0.1:9"))
     traces.count("lakehouse.batches", 1, **AT)
-    metrics = start(TelemetrySettings(metrics=True, endpoint="http://127.0.0.1:9", metric_interval_s=600))
+    metrics = start(TelemetryOptions(metrics=True, endpoint="http://127.0.0.1:9", metric_interval_s=600))
     assert metrics.span("batch") is NO_SPAN
     assert traces.shutdown(10)
     metrics.shutdown(0.2)
@@ -223,29 +223,29 @@ def test_only_one_signal_may_be_on() -> None:
 
 def test_settings_that_can_not_work_are_refused() -> None:
     with pytest.raises(ValueError, match="must begin with http"):
-        TelemetrySettings(endpoint="localhost:4317")
+        TelemetryOptions(endpoint="localhost:4317")
     with pytest.raises(ValueError, match="above 0"):
-        TelemetrySettings(metric_interval_s=0)
+        TelemetryOptions(metric_interval_s=0)
     with pytest.raises(ValueError, match="known are otlp, otlp_grpc, otlp_http, console"):
-        start(TelemetrySettings(traces=True, exporter="jaeger"))
+        start(TelemetryOptions(traces=True, exporter="jaeger"))
 
 
 def test_headers_stay_out_of_the_settings_repr() -> None:
-    assert "hunter2" not in repr(TelemetrySettings(headers={"authorization": "Bearer hunter2"}))
+    assert "hunter2" not in repr(TelemetryOptions(headers={"authorization": "Bearer hunter2"}))
 
 
 def test_another_package_offers_an_exporter_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = EntryPoint("beside", "telemetry.exporters.console:build", exporters.GROUP)
     monkeypatch.setattr(exporters, "entry_points", lambda **_: [offered])
-    assert start(TelemetrySettings(traces=True, exporter="beside")).shutdown(5)
+    assert start(TelemetryOptions(traces=True, exporter="beside")).shutdown(5)
     with pytest.raises(
         ValueError, match="'others': known are otlp, otlp_grpc, otlp_http, console, prometheus, statsd, none, beside"
     ):
-        start(TelemetrySettings(traces=True, exporter="others"))
+        start(TelemetryOptions(traces=True, exporter="others"))
 
 
 def test_the_console_exporter_writes_to_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry = start(TelemetrySettings(traces=True, metrics=True, exporter="console"))
+    telemetry = start(TelemetryOptions(traces=True, metrics=True, exporter="console"))
     with telemetry.span("batch"):
         telemetry.count("lakehouse.batches", 1, outcome="landed", **AT)
     assert telemetry.shutdown(5)

@@ -1,0 +1,122 @@
+"""Commits of rows whose answer gets lost: each takes effect once, whether the request was heard or not."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import CommitTableResponse
+
+from catalog import (
+    Column,
+    Conflict,
+    Lake,
+    OutcomeUnknown,
+    TableSpec,
+    append_onto,
+    append_published,
+    append_rows,
+    create_table,
+    ensure_namespace,
+    fence,
+    load,
+    open_branch,
+    publish,
+    publish_again,
+    restage_onto,
+    rewrite_rows,
+)
+
+NAME, BRANCH = "ns.t", "ours"
+ROWS = [{"n": 2}]
+Do = Callable[[Lake], object]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    """One row, and a branch at main's head."""
+    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    lake = Lake(there)
+    ensure_namespace(lake, "ns")
+    create_table(lake, TableSpec(NAME, (Column("n", "long"),)))
+    append_onto(lake, NAME, [{"n": 1}], lambda _: {})
+    open_branch(lake, NAME, BRANCH)
+    yield lake
+    there.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+
+
+def rows_in(lake: Lake) -> list[int]:
+    found: list[int] = sorted(lake.table(NAME).scan().to_arrow()["n"].to_pylist())
+    return found
+
+
+def by_branch(lake: Lake) -> None:
+    waiting = append_rows(lake, NAME, BRANCH, ROWS, {})
+    publish(lake, NAME, BRANCH, waiting.snapshot, waiting.parent)
+
+
+def again(publish_them: Callable[[Lake, int], object]) -> Do:
+    """Rows wait on the branch while another writer commits, so that they can't be published as they are."""
+
+    def do(lake: Lake) -> None:
+        waiting = append_rows(lake, NAME, BRANCH, ROWS, {})
+        append_onto(lake, NAME, [{"n": 3}], lambda _: {})
+        publish_them(lake, waiting.snapshot)
+
+    return do
+
+
+def doubled(rows: pa.Table) -> tuple[pa.Table, int]:
+    return pa.table({"n": pa.array([2 * each for each in rows["n"].to_pylist()], pa.int64())}), len(rows)
+
+
+def rewrite(lake: Lake) -> None:
+    assert rewrite_rows(lake, NAME, "n", doubled, lambda _: {})[1] == 1
+
+
+COMMITS: dict[str, tuple[Do, list[int]]] = {
+    "append upon main": (lambda lake: append_onto(lake, NAME, ROWS, lambda _: {}), [1, 2]),
+    "append by branch": (lambda lake: append_published(lake, NAME, BRANCH, ROWS, lambda _: {}), [1, 2]),
+    "append and publish": (by_branch, [1, 2]),
+    "publish again": (again(lambda lake, at: publish_again(lake, NAME, BRANCH, at, lambda _: {})), [1, 2, 3]),
+    "commit again upon main": (again(lambda lake, at: restage_onto(lake, NAME, at, lambda _: {})), [1, 2, 3]),
+    "fence": (lambda lake: fence(lake, NAME, lambda _: {}, {}), [1]),
+    "rewrite": (rewrite, [2]),
+}
+
+
+@pytest.mark.parametrize("failure", [Conflict("the refusal of a repeated request"), OutcomeUnknown("no answer")])
+@pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
+@pytest.mark.parametrize(("do", "expected"), COMMITS.values(), ids=COMMITS)
+def test_every_commit_takes_effect_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, do: Do, expected: list[int], *, heard: bool, failure: Exception
+) -> None:
+    """Every second answer is lost. A publication gives up at once, so its caller asks again."""
+    commit: Callable[..., CommitTableResponse] = lake.pyiceberg.commit_table
+    sent: list[int] = []
+
+    def lose(*words: object) -> CommitTableResponse:
+        sent.append(1)
+        if len(sent) % 2 == 0:
+            return commit(*words)
+        if heard:
+            commit(*words)
+        raise failure
+
+    before = len([*load(lake, NAME).ancestors()])
+    monkeypatch.setattr(lake.pyiceberg, "commit_table", lose)
+    if do is by_branch and not heard:
+        with pytest.raises(Conflict):
+            do(lake)
+        waiting = load(lake, NAME).refs[BRANCH]
+        publish(lake, NAME, BRANCH, waiting, load(lake, NAME).main)
+    else:
+        do(lake)
+    assert rows_in(lake) == expected
+    assert len([*load(lake, NAME).ancestors()]) - before == (2 if 3 in expected else 1)
