@@ -26,7 +26,7 @@ from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, Settings, StreamSettings
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_words import without_login
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.tables import Lake
 from lakehouse_ingest.tables.catalog_address import address_or_empty

@@ -9,6 +9,7 @@ from typing import Any
 
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import marks as ledger
+from lakehouse_ingest.ledger.keys import TOKEN
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
@@ -116,7 +117,7 @@ def _moment(milliseconds: int) -> dt.datetime:
 
 def _last_batch(lake: Lake, batch_log: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
     """The last batch of this stream. Other streams may have written to the batch log since."""
-    tokens = ((each, each.summary.get(f"{ledger.PREFIX}token", "")) for each in batch_log.ancestors())
+    tokens = ((each, each.summary.get(TOKEN, "")) for each in batch_log.ancestors())
     own = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
     newest = own or next(batch_log.ancestors(), None)
     if newest is None:

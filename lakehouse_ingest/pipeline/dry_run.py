@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.environment.spark_names import quoted
 from lakehouse_ingest.errors import LakehouseError, TryAgain
+from lakehouse_ingest.ledger.keys import REGISTERED
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.pipeline.effects import ChangesTables
@@ -27,7 +28,7 @@ from lakehouse_ingest.records import SOURCE, Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages.accounting import Tally
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import REGISTERED, Connection, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
+from lakehouse_ingest.tables import Connection, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
 from lakehouse_ingest.tables.append import tasks_for
 from lakehouse_ingest.tables.batch_log import Landed
 from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished

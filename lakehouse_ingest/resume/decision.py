@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakehouse_ingest.errors import Superseded
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token, TopicPartition
 from lakehouse_ingest.tables import Lake, Registered
@@ -48,5 +48,5 @@ def carry_out(lake: Lake, record: str, others: Sequence[str], decision: Decision
     token = Token(decision.pipeline, decision.generation, epoch, -1)
     offsets = decision.offsets
     mark = Mark(token, decision.source, offsets, offsets, offsets, decision.settings)
-    extra = {f"{marks.HEADS}{decision.pipeline}": marks.heads_text(decision.heads)}
+    extra = {f"{keys.HEADS}{decision.pipeline}": marks.heads_text(decision.heads)}
     lake.append(place, [decided(token, decision.kind, decision.spans, decision.note)], mark, extra)

@@ -12,11 +12,12 @@ from typing import Any
 
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.marks import MARK, SETTINGS, Mark
+from lakehouse_ingest.ledger.keys import MARK, SETTINGS
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition, is_same_topic
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.settings.values import ANY_TOPIC
+from lakehouse_ingest.settings.field_types import ANY_TOPIC
 from lakehouse_ingest.tables import Place
 
 

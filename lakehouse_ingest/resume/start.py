@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from lakehouse_ingest.environment import spark_errors
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.observe.events import BatchesReduced, SchemaChanged, SettingsChanged, TablesPassedOver
 from lakehouse_ingest.observe.watch import Watch
@@ -209,7 +209,7 @@ class Opening:
     def _compare(self) -> None:
         record = self.lake.find(self._record)
         assert record
-        before = self.lake.seen(record).carried.get(f"{marks.SETTINGS}{self._pipeline}")
+        before = self.lake.seen(record).carried.get(f"{keys.SETTINGS}{self._pipeline}")
         now = setting_changes.meaning(self.settings, self.stream)
         for change in setting_changes.compare(before, now, accepted=self.accept_changes):
             self.watch.emit(SettingsChanged(stream=self.stream.known_as, change=change))
@@ -281,5 +281,8 @@ class Opening:
 
 
 def _dead_spec(name: str, files: FileOptions) -> TableSpec:
-    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
+    columns = tuple(
+        Column(each.name, each.iceberg, each.required, dead_letters.MEANINGS[each.name])
+        for each in dead_letters.COLUMNS
+    )
     return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())

@@ -30,16 +30,13 @@ from lakehouse_ingest.tables.changes import FOLLOW
 from lakehouse_ingest.tables.dry_run import RehearsedLake
 from lakehouse_ingest.tables.errors import unmade
 from lakehouse_ingest.tables.lake import Lake
-from lakehouse_ingest.tables.position import REGISTERED, TOPIC, TYPE, Known, Place, Registered, newest_generation
+from lakehouse_ingest.tables.position import Known, Place, Registered, newest_generation
 from lakehouse_ingest.tables.publishing import Target
 from lakehouse_ingest.tables.turns import Turns
 
 # The values that cross this door.
 __all__ = [
     "FOLLOW",
-    "REGISTERED",
-    "TOPIC",
-    "TYPE",
     "WRITTEN_FORMAT",
     "Add",
     "Column",

@@ -7,15 +7,10 @@ from dataclasses import dataclass, field, replace
 from catalog import TableState
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import BRANCH, EPOCH
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.tables.retention import Retention, is_left_behind
-
-TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
-# And followed by a pipeline's name: the epoch of its last start that published directly. No expiry takes it away.
-EPOCH = "lakehouse.epoch."
-# In those of the batch record, followed by a pipeline's name and a table's: what it has landed in.
-REGISTERED = f"{marks.PREFIX}table."
 
 
 @dataclass(frozen=True)
@@ -136,12 +131,12 @@ def newest_generation(places: Iterable[Place]) -> int:
 
 
 def branch_of(pipeline: str, epoch: int) -> str:
-    return f"ingest_{pipeline}_{epoch}"
+    return f"{BRANCH}{pipeline}_{epoch}"
 
 
 def branches(state: TableState, pipeline: str) -> dict[int, str]:
     """By their epochs."""
-    pattern = re.compile(rf"ingest_{re.escape(pipeline)}_(\d+)")
+    pattern = re.compile(rf"{BRANCH}{re.escape(pipeline)}_(\d+)")
     return {int(found[1]): ref for ref in state.refs if (found := pattern.fullmatch(ref))}
 
 

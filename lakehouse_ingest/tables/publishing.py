@@ -22,16 +22,15 @@ import catalog
 from catalog import TableState
 from lakehouse_ingest.errors import Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import PREFIX, Mark
+from lakehouse_ingest.ledger.keys import EPOCH, STAGES_UNSEEN, TOKEN
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.errors import EpochTaken, LostRace, explained, superseded
-from lakehouse_ingest.tables.position import EPOCH, Place, branch_of, branches, direct_epoch, newest_epoch, place_on
+from lakehouse_ingest.tables.position import Place, branch_of, branches, direct_epoch, newest_epoch, place_on
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 
-TOKEN = f"{PREFIX}token"
 OPENINGS = 4  # times that a table is opened before all of them are opened again by a new start
-STAGES_UNSEEN = "write.wap.enabled"  # a table's property: without it Spark would write to main
 
 
 class Refused(Protocol):

@@ -7,13 +7,14 @@ from typing import NoReturn
 
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.ledger.keys import TOPIC, TYPE
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema import declared, layout, names
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.formats import Format, Lenient
 from lakehouse_ingest.stages.routing import SEPARATOR, Route
-from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
+from lakehouse_ingest.tables import Lake, Place, Registered, TableState, unmade
 from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
 from lakehouse_ingest.schema import declared, existing, layout
 from lakehouse_ingest.schema.columns import Refused, TablePlan
 from lakehouse_ingest.schema.contract import has_beyond
@@ -125,7 +126,7 @@ class TableKeeper:
         self._take(state)
         assert self._plan is not None
         if added := existing.additions(state, self._plan.plan, self.settings):
-            if declared.FIELD not in state.properties:
+            if EVENT_TIME_FIELD not in state.properties:
                 self.effects.set_properties(self.name, declared.event_time_of(self._plan.plan))
             self._follow(added)
         if lies_otherwise:

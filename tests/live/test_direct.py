@@ -10,7 +10,8 @@ from catalog import append_rows, connect
 from catalog.appends import written_files
 from catalog.commits import append_onto_main, commit
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
-from lakehouse_ingest.ledger.marks import FENCE, PREFIX, Mark, to_summary
+from lakehouse_ingest.ledger.keys import FENCE, TOKEN
+from lakehouse_ingest.ledger.marks import Mark, to_summary
 from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import SourceIdentity, Token
@@ -47,7 +48,7 @@ def proxy(rest_uri: str) -> Iterator[Faulty]:
 def ours(flow: Flow, table: str) -> list[Any]:
     """Main's snapshots that landed something, newest first."""
     found = [dict(each.summary.additional_properties) for each in flow.bench.published(f"{flow.namespace}.{table}")]
-    return [summary for summary in found if summary.get(f"{PREFIX}token", "").startswith(flow.name)]
+    return [summary for summary in found if summary.get(TOKEN, "").startswith(flow.name)]
 
 
 def test_a_catalog_without_branches_is_told_of_in_one_sentence(bench: Bench, gate: MainOnly) -> None:
@@ -66,7 +67,7 @@ def test_all_lands_where_no_ref_but_main_is_allowed(bench: Bench, gate: MainOnly
         flow.survives(gate.fail(NOTHING, when=BEFORE, **PUBLICATION, meanwhile=lambda: flow.compact("a")))
         now = ours(flow, "a")
         assert len(now) > len(before)
-        assert len(now) == len({each[f"{PREFIX}token"] for each in now}), "refused, and committed once: the same files"
+        assert len(now) == len({each[TOKEN] for each in now}), "refused, and committed once: the same files"
     with spark_by(bench.spark, flow.through):
         flow.produce()
         bench.ingest(flow.through)
@@ -182,7 +183,7 @@ def _off_main(bench: Bench, name: str) -> list[int]:
     return [
         each.snapshot_id
         for each in table.snapshots()
-        if each.snapshot_id not in main and each.summary and each.summary[f"{PREFIX}token"]
+        if each.snapshot_id not in main and each.summary and each.summary[TOKEN]
     ]
 
 

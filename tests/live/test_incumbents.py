@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TryAgain
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import MARK, Mark
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.stages.sources.kafka import Kafka

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import MARK, Mark
+from lakehouse_ingest.ledger import keys, marks
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings
@@ -371,7 +372,7 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     """Each of its summaries carries what all streams have to say; so fewer of them are kept than the setting allows."""
     name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
     retention = Retention(100)
-    extra = {f"{marks.HEADS}s{number}": marks.heads_text(heads) for number in range(20)}
+    extra = {f"{keys.HEADS}s{number}": marks.heads_text(heads) for number in range(20)}
     lake = Lake(connection_to(bench.uri), topic, retention=lambda _: retention)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),)))

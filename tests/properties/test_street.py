@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import BadRecord, TableChanged, TryAgain
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import TOKEN
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.batch import BatchRunner
@@ -415,7 +415,7 @@ class World:
             for snapshot in map(table.snapshot_by_id, self.reader.main(name)):
                 summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
                 if rows := int(summary.get("added-records", 0)):
-                    found[summary[f"{marks.PREFIX}token"], name == DEAD] += rows
+                    found[summary[TOKEN], name == DEAD] += rows
         return found
 
 

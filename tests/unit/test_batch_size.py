@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.tables import Place, batch_size
@@ -12,7 +12,7 @@ MOST = 1_000_000
 
 def left(said: str | None, *, batch: int) -> Place:
     """The batch record after a start whose last commit was that of this batch; -1: it landed none."""
-    carried = {} if said is None else {f"{marks.SIZE}plant": said}
+    carried = {} if said is None else {f"{keys.SIZE}plant": said}
     mark = Mark(Token("plant", 1, 3, batch), SourceIdentity(), {}, {}, {})
     return Place("ns.batches", "ingest_plant_4", 1, mark, carried, known=True)
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
-from lakehouse_ingest.ledger.marks import SETTINGS, Mark, highest, to_summary
+from lakehouse_ingest.ledger.keys import SETTINGS
+from lakehouse_ingest.ledger.marks import Mark, highest, to_summary
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import shared_partitions
 from lakehouse_ingest.resume.blockers import SourceNow

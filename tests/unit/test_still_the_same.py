@@ -10,7 +10,8 @@ import pytest
 
 from catalog import Snapshot
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger.marks import SETTINGS, Mark, to_summary
+from lakehouse_ingest.ledger.keys import SETTINGS
+from lakehouse_ingest.ledger.marks import Mark, to_summary
 from lakehouse_ingest.pipeline import batch, reporting
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.one_start import refuse_recreated

@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.ledger.keys import TYPE
 from lakehouse_ingest.pipeline import split_by_table
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.records import Reason
@@ -15,7 +16,7 @@ from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages.formats import json_object
 from lakehouse_ingest.stages.routing import Route
-from lakehouse_ingest.tables import TYPE, Column, Lake, Place, Registered, TableState, stream_tables
+from lakehouse_ingest.tables import Column, Lake, Place, Registered, TableState, stream_tables
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
 from lakehouse_ingest.tables.table_keeper import TableKeeper

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lakehouse_ingest.errors import NeedsOperator
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.marks import MARK, PREFIX
+from lakehouse_ingest.ledger.keys import MARK, TOKEN
 from lakehouse_ingest.operations.verify.findings import FindingKind, Findings
 from lakehouse_ingest.operations.verify.row_scan import AT_ONCE, BOUNDS, ScannedTable
 from lakehouse_ingest.records import Offsets
@@ -92,7 +92,7 @@ class HeadInspector:
         own: list[HeadFile] = []
         others: list[HeadFile] = []
         for file in files:
-            token = snapshots[file.snapshot].summary.get(f"{PREFIX}token", "") if file.snapshot in snapshots else ""
+            token = snapshots[file.snapshot].summary.get(TOKEN, "") if file.snapshot in snapshots else ""
             (own if not token or token.rsplit("/", 3)[0] == self.pipeline else others).append(file)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             there = threads.map(lambda file: self.lake.has_file(pinned, file.path), others)
