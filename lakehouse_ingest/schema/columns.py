@@ -103,7 +103,7 @@ NO_NAME = "a field of an object in a column needs a name, and one without dots"
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedField:
     """A field that may not become a column: a record that holds a value in it is set aside."""
 
     # The keys that lead to the object that it is in; None: any element of a list, or any value of a map.
@@ -141,19 +141,19 @@ class Aside:
 
 def named(
     columns: Iterable[ColumnPlan], taken: Iterable[str], room: int, hinted: Collection[str] = (), *, refuse: bool
-) -> tuple[tuple[ColumnPlan, ...], tuple[Refused, ...]]:
+) -> tuple[tuple[ColumnPlan, ...], tuple[RefusedField, ...]]:
     """Columns under names of their own, as many as there is room for; what is too wide keeps its JSON text."""
     used = {name.casefold() for name in (*TAKEN, *taken)}
     found: list[ColumnPlan] = []
-    refused: list[Refused] = []
+    refused: list[RefusedField] = []
     for each in columns:
         fits = width(each.iceberg) <= room or each.field in hinted
         column = each if fits else replace(each, iceberg="string")
         name = told_apart(column.field, () if refuse else used)
         if width(column.iceberg) > room:
-            refused.append(Refused((), column.field, TOO_MANY))
+            refused.append(RefusedField((), column.field, TOO_MANY))
         elif name.casefold() in used:
-            refused.append(Refused((), column.field, MEETS))
+            refused.append(RefusedField((), column.field, MEETS))
         else:
             found.append(replace(column, name=name))
             used.add(name.casefold())

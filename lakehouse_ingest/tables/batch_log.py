@@ -11,7 +11,7 @@ from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
-from lakehouse_ingest.tables import Column, Partition, Place, TableSpec, batch_size
+from lakehouse_ingest.tables import Column, Partition, Position, TableSpec, batch_size
 from lakehouse_ingest.tables.effects import Effects
 
 # The kinds of rows.
@@ -75,7 +75,7 @@ def record_spec(table: str, files: FileOptions) -> TableSpec:
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandedBatch:
     """One batch, done: what goes into the record."""
 
     token: Token
@@ -88,13 +88,13 @@ class Landed:
     note: str = ""
 
 
-class BatchRecord:
+class BatchLog:
     """Rows gathered, and written every few seconds as a rule; `complete` moves with each batch."""
 
     def __init__(
         self,
         effects: Effects,
-        place: Place,
+        place: Position,
         first: Mark,
         meant: str,
         every: float,
@@ -118,7 +118,7 @@ class BatchRecord:
     def overdue(self) -> bool:
         return bool(self._rows) and monotonic() - self._written >= self._every
 
-    def add(self, landed: Landed) -> None:
+    def add(self, landed: LandedBatch) -> None:
         batch, *landings = rows_of(landed)
         first = self._mark.token.batch < 0
         self._rows += [batch, *landings]
@@ -199,7 +199,7 @@ def acknowledged(
     )
 
 
-def rows_of(landed: Landed) -> list[dict[str, Any]]:
+def rows_of(landed: LandedBatch) -> list[dict[str, Any]]:
     known = {
         "started_at": landed.started_at,
         "finished_at": dt.datetime.now(dt.UTC),
@@ -242,7 +242,7 @@ def _row(token: Token, **values: Any) -> dict[str, Any]:
     return {**{column.name: None for column in COLUMNS}, **known, **values}
 
 
-def _partition(at: tuple[str, int], landed: Landed) -> dict[str, Any]:
+def _partition(at: tuple[str, int], landed: LandedBatch) -> dict[str, Any]:
     counts = landed.tally.counts.get(at, {})
     start, end = landed.batch.start[at], landed.batch.end[at]
     received = sum(counts.values())

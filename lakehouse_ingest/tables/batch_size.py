@@ -8,12 +8,12 @@ finds that the one before it landed nothing takes a quarter of what that one too
 import re
 
 from lakehouse_ingest.ledger import keys
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.tables import Position
 
 STEP = 4
 
 
-def of_start(record: Place, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
+def of_start(record: Position, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
     """For the first batch of a start, by what the one before it has left in the batch record.
 
     One that nothing waited for had nothing to land. One that this start has replaced did not fail: it might have landed

@@ -14,7 +14,7 @@ from lakehouse_ingest.tables.retention import Retention, is_left_behind
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where this start of the pipeline stands on one table."""
 
     table: str
@@ -40,7 +40,7 @@ class Place:
     def held(self) -> Offsets:
         return self.mark.held() if self.mark else {}
 
-    def within(self, generation: int) -> "Place":
+    def within(self, generation: int) -> "Position":
         """The same; what an older generation's mark says holds no more, and that it is there tells who was here."""
         older = self.mark is not None and self.mark.token.generation < generation
         return replace(self, mark=None, known=True) if older else self
@@ -79,7 +79,7 @@ class Known:
             raise type(failure)(f"{failure}; {why}") from failure
 
 
-def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention | None = None) -> Place:
+def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention | None = None) -> Position:
     """Without a retention nothing is expirable."""
     summaries = [snapshot.summary for snapshot in state.ancestors()]
     mark = marks.newest(summaries, pipeline)
@@ -88,7 +88,7 @@ def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention 
     rows, files, size = (
         int(newest.summary.get(f"total-{what}", 0)) if newest else 0 for what in ("records", "data-files", "files-size")
     )
-    return Place(
+    return Position(
         state.name,
         branch_of(pipeline, epoch),
         state.main,
@@ -123,7 +123,7 @@ def _expirable(state: TableState, pipeline: str, epoch: int, retention: Retentio
     return ({each.id for each in ancestors[kept:]} | left) - {*state.refs.values()}
 
 
-def newest_generation(places: Iterable[Place]) -> int:
+def newest_generation(places: Iterable[Position]) -> int:
     return max((place.mark.token.generation for place in places if place.mark), default=1)
 
 

@@ -16,7 +16,7 @@ from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Lake, Place, TableSpec
+from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec
 from lakehouse_ingest.tables.expiry import expire
 from lakehouse_ingest.tables.retention import Retention
 from tests.services.doors import connection_to
@@ -99,7 +99,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     """Nothing but the newer start itself has touched the table; then it lands there, and others start after it."""
     pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(connection_to(rest_uri))
 
-    def waiting(place: Place, number: int) -> int:
+    def waiting(place: Position, number: int) -> int:
         """What Spark would have staged."""
         summary = to_summary(mark(place.epoch), place.carried)
         if place.branch in past.state(name).refs:
@@ -112,7 +112,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     def mark(epoch: int) -> Mark:
         return Mark(Token(pipeline, 1, epoch, 0), SourceIdentity(), {}, {("t", 0): epoch}, {})
 
-    old, new = (Lake(connection_to(rest_uri), pipeline, each) for each in (way, then))
+    old, new = (PipelineTables(connection_to(rest_uri), pipeline, each) for each in (way, then))
     old.ensure_namespace("ns_begun")
     old.create(TableSpec(name, (Column("n", "long"),)))
     epoch, place = old.claim(name, ())
@@ -129,7 +129,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     with pytest.raises(Superseded):
         old.claim(name, ())
     new.publish(taken, waiting(taken, 4), mark(newer))
-    again, last = Lake(connection_to(rest_uri), pipeline, way).claim(name, ())
+    again, last = PipelineTables(connection_to(rest_uri), pipeline, way).claim(name, ())
     assert (again, last.held) == (newer + 1, {("t", 0): newer})
     found = past.pyiceberg.load_table(name).scan().to_arrow()
     assert sorted(found["n"].to_pylist()) == [1, 4]

@@ -22,7 +22,7 @@ from lakehouse_ingest.ledger.marks import FORMAT, Mark, batch_range, highest
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token, TopicPartition
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.start_offsets import begin, complete, uncertain
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.tables import Position
 
 TOPICS = st.one_of(st.sampled_from(["a", "a.b", "a-b", "/events/payments"]), st.text(min_size=1, max_size=20))
 PLACES = st.tuples(TOPICS, st.integers(0, 40))
@@ -230,10 +230,10 @@ class Store:
     rows: list[tuple[TopicPartition, int]] = field(default_factory=list)
     history: list[dict[str, str]] = field(default_factory=list)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> Position:
         newest = ledger.newest(reversed(self.history), "p")
         carried = self.history[-1] if self.history else {}
-        return Place(name, "branch", len(self.history) or None, newest, carried, known=True)
+        return Position(name, "branch", len(self.history) or None, newest, carried, known=True)
 
     def commit(self, rows: Sequence[tuple[TopicPartition, int]], mark: Mark) -> None:
         self.rows += rows

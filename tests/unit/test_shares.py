@@ -12,7 +12,7 @@ from lakehouse_ingest.resume import shared_partitions
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.setting_changes import as_text
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.tables import Position
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
 
@@ -31,9 +31,9 @@ def carried(
     return {**to_summary(mark, {}), f"{SETTINGS}other": as_text(settings)}
 
 
-def place(name: str, summary: dict[str, str], own: Offsets | None = None) -> Place:
+def place(name: str, summary: dict[str, str], own: Offsets | None = None) -> Position:
     mark = Mark(Token("own", 1, 1, 1), IDENTITY, {}, own, own) if own is not None else None
-    return Place(name, "branch", 1, mark, summary, known=True)
+    return Position(name, "branch", 1, mark, summary, known=True)
 
 
 def taken(

@@ -10,7 +10,7 @@ from lakehouse_ingest.ledger.keys import MARK, TOKEN
 from lakehouse_ingest.operations.verify.findings import FindingKind, Findings
 from lakehouse_ingest.operations.verify.row_scan import AT_ONCE, BOUNDS, ScannedTable
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.tables import FileMissing, HeadFile, Known, Lake, Pinned, Registered
+from lakehouse_ingest.tables import FileMissing, HeadFile, Known, Pinned, PipelineTables, Registered
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TableHeads:
         return [each for each in self.tables.values() if each]
 
 
-def heads(lake: Lake, names: TableNames) -> TableHeads:
+def heads(lake: PipelineTables, names: TableNames) -> TableHeads:
     """The tables that the batch log has registered. If it is gone: all tables with a mark of this stream."""
     batch_log = lake.pin(names.batch_log)
     known = Known(lake.registered(names.batch_log) if batch_log else {})
@@ -51,7 +51,7 @@ def heads(lake: Lake, names: TableNames) -> TableHeads:
 class HeadInspector:
     """Looks at one set of heads, and adds what is wrong with them to the findings."""
 
-    lake: Lake
+    lake: PipelineTables
     pipeline: str
     names: TableNames
     heads: TableHeads
