@@ -42,7 +42,7 @@ def retired() -> dict[str, str]:
 
 
 def files() -> list[Path]:
-    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*")]
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*")]
     return sorted(path for path in found if path.is_file() and path.suffix in READ)
 
 
