@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long faults soak readers check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults soak readers docs check format lock bench wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -14,6 +14,7 @@ help:
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
 	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
 	@echo "make readers    what we write, read back by Trino and ClickHouse as well (720 MB to fetch, Java 24 or later); the matrix"
+	@echo "make docs       the pages of docs/reference, from the code"
 	@echo "make check      ruff, formatting, mypy, and who may import whom"
 	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
 	@echo "make wheel      what is installed elsewhere, into dist/"
@@ -36,6 +37,7 @@ demo: install
 
 # Three at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting.
 # In the order of their folders, where the longest (tests/faults) come first, not last and alone.
+# With LAKEHOUSE_TEST_COSTS=build/costs.jsonl each test writes what it costs; `python -m tests.services.costs` adds it up.
 # A worker that crashes ends the run and is named: xdist 3.8 would go on with another one, and then wait for ever.
 test: install
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
@@ -73,6 +75,10 @@ $(VENV)/.readers: tests/readers/requirements.lock $(VENV)/.installed
 readers: $(VENV)/.readers
 	LAKEHOUSE_TEST_MATRIX=tests/readers/matrix.json $(BIN)/python -m pytest -s tests/readers
 	$(BIN)/python -m tests.readers.matrix
+
+# The pages of docs/reference, from the code; a test fails when one of them is not what this writes.
+docs: install
+	$(BIN)/python -m tests.docs.reference_pages
 
 check: install
 	$(BIN)/ruff check .

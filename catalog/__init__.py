@@ -14,12 +14,12 @@ publish(client, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 from catalog.appends import append_published, append_rows, publish_again
 from catalog.arrow import arrow_type, columns_of
 from catalog.branches import drop_branches, open_branch, publish
-from catalog.changes import Add, Change, Describe, Evolution, Fate, Fill, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
 from catalog.commits import WRITTEN_FORMAT
-from catalog.connection import Lake, connect
+from catalog.connection import CatalogClient, connect
 from catalog.contracts import Contract, Rule
-from catalog.direct_commits import Decide, append_onto, fence, restage_onto
-from catalog.dry_run import Foreseen, Stage, rehearse
+from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
+from catalog.dry_run import DryRun, Foreseen, rehearse
 from catalog.errors import (
     BranchesRefused,
     BranchExists,
@@ -38,7 +38,7 @@ from catalog.errors import (
     NamespaceRefused,
     NotLetIn,
     OutcomeUnknown,
-    Refused,
+    RequestRefused,
     TableMissing,
     Unreachable,
 )
@@ -51,7 +51,7 @@ from catalog.probes import probe_table, write_and_read
 from catalog.registration import create_table, load, load_for_engines, names_in, set_properties
 from catalog.retries import retrying
 from catalog.rewriting import RowChange, rewrite_rows, rows_with
-from catalog.specs import Column, Connection, Partition, Snapshot, Sort, Staged, TableSpec, TableState
+from catalog.specs import Column, Connection, Partition, Snapshot, Sort, TableSpec, TableState, UnpublishedSnapshot
 from catalog.table_inspection import Inspection, inspect
 from catalog.table_reader import HeadFile, Pinned, pin, rows_since
 from catalog.typenames import bare, canonical, fields_of
@@ -62,6 +62,7 @@ __all__ = [
     "BranchExists",
     "BranchGone",
     "BranchesRefused",
+    "CatalogClient",
     "CatalogError",
     "Change",
     "ClocksDiffer",
@@ -73,8 +74,10 @@ __all__ = [
     "Decide",
     "Denied",
     "Describe",
+    "DryRun",
     "Evolution",
     "Fate",
+    "FieldVerdict",
     "FileMissing",
     "FilesDenied",
     "FilesUnfit",
@@ -83,7 +86,6 @@ __all__ = [
     "Foreseen",
     "HeadFile",
     "Inspection",
-    "Lake",
     "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
@@ -93,20 +95,18 @@ __all__ = [
     "Partition",
     "Pinned",
     "Plan",
-    "Refused",
     "Relax",
     "Repartition",
+    "RequestRefused",
     "RowChange",
     "Rule",
     "Snapshot",
     "Sort",
-    "Stage",
-    "Staged",
     "TableMissing",
     "TableSpec",
     "TableState",
+    "UnpublishedSnapshot",
     "Unreachable",
-    "Verdict",
     "Widen",
     "add_columns",
     "append_onto",
@@ -137,8 +137,8 @@ __all__ = [
     "probe_table",
     "publish",
     "publish_again",
+    "recommit_onto",
     "rehearse",
-    "restage_onto",
     "retrying",
     "rewrite_rows",
     "rows_since",

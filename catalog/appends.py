@@ -19,20 +19,20 @@ from catalog.commits import (
     ref_is_at,
     set_branch,
 )
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.conversions import state_of
 from catalog.data_files import write_rows
-from catalog.errors import BranchGone, Conflict, FilesUnfit, Refused, Unreachable
+from catalog.errors import BranchGone, Conflict, FilesUnfit, RequestRefused, Unreachable
 from catalog.pyiceberg_internals import rows_by_partition
 from catalog.retries import MANY, LookAgain
-from catalog.specs import Staged, TableState
+from catalog.specs import TableState, UnpublishedSnapshot
 
 Summary = Callable[[TableState], Mapping[str, str]]
 Files = Callable[[Table, TableState], Sequence[DataFile]]
 
 
 def publish_again(
-    client: Lake, name: str, branch: str, unpublished: int, summary: Summary, refused: Refusal | None = None
+    client: CatalogClient, name: str, branch: str, unpublished: int, summary: Summary, refused: Refusal | None = None
 ) -> TableState:
     """Publish the files of a refused snapshot, but of none below it, as a new snapshot upon main's head.
 
@@ -46,7 +46,7 @@ def publish_again(
 
     def added(table: Table, state: TableState) -> Sequence[DataFile]:
         if unpublished not in state.snapshots:
-            raise Refused(f"{what} of table {name}: there is no such snapshot")
+            raise RequestRefused(f"{what} of table {name}: there is no such snapshot")
         if (at := state.refs[branch]) != unpublished:
             raise Conflict(f"{what} of table {name}: the branch has moved to {at}")
         with client.calling(f"{what} of table {name}"):
@@ -58,7 +58,7 @@ def publish_again(
 
 
 def append_published(
-    client: Lake,
+    client: CatalogClient,
     name: str,
     branch: str,
     rows: Sequence[Mapping[str, object]],
@@ -80,7 +80,7 @@ def append_published(
 
 
 def _onto_both(
-    client: Lake,
+    client: CatalogClient,
     name: str,
     branch: str,
     what: str,
@@ -114,11 +114,11 @@ def _onto_both(
 
 
 def append_rows(
-    client: Lake, name: str, branch: str, rows: Sequence[Mapping[str, object]], summary: Mapping[str, str]
-) -> Staged:
+    client: CatalogClient, name: str, branch: str, rows: Sequence[Mapping[str, object]], summary: Mapping[str, str]
+) -> UnpublishedSnapshot:
     """Write a few rows to the branch, upon main's head; the branch drops what it held unpublished."""
     files, what = written_once(rows), f"writing to branch {branch}"
-    tried: dict[int, Staged] = {}
+    tried: dict[int, UnpublishedSnapshot] = {}
 
     def landed(state: TableState, ours: Collection[int]) -> bool:
         return state.refs.get(branch) in ours
@@ -129,7 +129,7 @@ def append_rows(
         with client.calling(f"{what} of table {name}"):
             written = files(table)
         append = append_proposed(client, table, what, written, summary)
-        tried[append.snapshot] = Staged(append.snapshot, state.main)
+        tried[append.snapshot] = UnpublishedSnapshot(append.snapshot, state.main)
         # Whether main has moved since then is for the publication to find out.
         updates = (*append.updates, set_branch(branch, append.snapshot))
         return ProposedCommit((ref_is_at(branch, state.refs[branch]),), updates, append.snapshot)
@@ -140,7 +140,7 @@ def append_rows(
 
 
 def append_proposed(
-    client: Lake, table: Table, what: str, files: Sequence[DataFile], summary: Mapping[str, str]
+    client: CatalogClient, table: Table, what: str, files: Sequence[DataFile], summary: Mapping[str, str]
 ) -> Append:
     """Build an append upon main's head; LookAgain if others moved main and removed the files it was built from."""
     name, head = ".".join(table.name()), state_of(table).main
@@ -162,7 +162,7 @@ def added_files(table: Table, unpublished: int) -> list[DataFile]:
     """
     snapshot = table.metadata.snapshot_by_id(unpublished)
     if snapshot is None or snapshot.summary is None or snapshot.summary.operation is not Operation.APPEND:
-        raise Refused(f"snapshot {unpublished} does more than append, so its files cannot be committed again")
+        raise RequestRefused(f"snapshot {unpublished} does more than append, so its files cannot be committed again")
     return [
         entry.data_file
         for manifest in snapshot.manifests(table.io)
@@ -219,7 +219,7 @@ def written_files(table: Table, rows: Sequence[Mapping[str, object]]) -> list[Da
     unknown = sorted({key for row in rows for key in row} - set(schema.names))
     if unknown:
         # Arrow would drop their values silently.
-        raise Refused(f"the table has no column {', '.join(unknown)}")
+        raise RequestRefused(f"the table has no column {', '.join(unknown)}")
     frame: Any = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
     if table.spec().is_unpartitioned():
         return [write_rows(table, frame, None)]

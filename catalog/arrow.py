@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 from catalog import fields
-from catalog.errors import Refused
+from catalog.errors import RequestRefused
 from catalog.fields import ELEMENT, KEY, VALUE, Path, list_of, map_of, named
 from catalog.specs import Column
 from catalog.typenames import parse_type
@@ -46,7 +46,7 @@ def arrow_type(text: str) -> pa.DataType:
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
     """Give the columns that such rows need; a field that may hold no null becomes a required column.
 
-    Raises Refused with the path of a field that can't become a column.
+    Raises RequestRefused with the path of a field that can't become a column.
     """
     return fields.columns_of(StructType(*(_field(each, each.name, ()) for each in schema)))
 
@@ -83,4 +83,6 @@ def _leaf(kind: pa.DataType, path: Path) -> str:
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_fixed_size_binary(kind):
         return f"fixed[{kind.byte_width}]"
-    raise Refused(f"{'.'.join(path)} is {kind}, and Iceberg has no type that holds every value of it: cast it first")
+    raise RequestRefused(
+        f"{'.'.join(path)} is {kind}, and Iceberg has no type that holds every value of it: cast it first"
+    )

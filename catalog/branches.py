@@ -23,7 +23,7 @@ from catalog.commits import (
     ref_is_at,
     set_branch,
 )
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.conversions import state_of
 from catalog.errors import (
     BranchesRefused,
@@ -33,20 +33,20 @@ from catalog.errors import (
     Conflict,
     FilesUnfit,
     OutcomeUnknown,
-    Refused,
+    RequestRefused,
     Unreachable,
 )
 from catalog.retries import retrying
 from catalog.specs import TableState
 
 
-def open_branch(client: Lake, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
+def open_branch(client: CatalogClient, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
     """Create the branch at main's head and drop the others in the same commit; raises BranchExists if it exists.
 
     A table without any snapshot has nothing to point to: the branch then gets an empty snapshot, and main stays unset.
     Raises OutcomeUnknown if the answer got lost, or if the branch appears after a refused commit of ours. Nobody can
     tell then whether a branch of this name is ours. Raises BranchesRefused if the catalog allows no such branch, and
-    Refused if no empty snapshot can be written in the table's format from here.
+    RequestRefused if no empty snapshot can be written in the table's format from here.
     """
     _not_main(branch, *drop)
     what = f"opening branch {branch}"
@@ -69,12 +69,14 @@ def open_branch(client: Lake, name: str, branch: str, drop: Sequence[str] = ()) 
     return commit_loop(client, name, what, attempt, refused=refused)
 
 
-def _head_for_branch(client: Lake, table: Table, state: TableState, branch: str, drop: Sequence[str]) -> Updates:
+def _head_for_branch(
+    client: CatalogClient, table: Table, state: TableState, branch: str, drop: Sequence[str]
+) -> Updates:
     """Point the branch to main's head; in a table without snapshots, to an empty one that is written for it."""
     if (at := state.main or _empty(state, drop)) is not None:
         return (set_branch(branch, at),)
     if state.format_version > WRITTEN_FORMAT:
-        raise Refused(
+        raise RequestRefused(
             f"{state.name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
             " written from here: insert a row with another engine, or make it of version 2"
         )
@@ -89,7 +91,7 @@ def _empty(state: TableState, branches: Sequence[str]) -> int | None:
     return next((at for at in heads if state.snapshots[at].summary.get("total-records") == "0"), None)
 
 
-def drop_branches(client: Lake, name: str, branches: Sequence[str]) -> TableState:
+def drop_branches(client: CatalogClient, name: str, branches: Sequence[str]) -> TableState:
     """Drop those of the branches that exist."""
     _not_main(*branches)
 
@@ -100,7 +102,7 @@ def drop_branches(client: Lake, name: str, branches: Sequence[str]) -> TableStat
     return commit_loop(client, name, "dropping branches", attempt)
 
 
-def publish(client: Lake, name: str, branch: str | None, unpublished: int, parent: int | None) -> TableState:
+def publish(client: CatalogClient, name: str, branch: str | None, unpublished: int, parent: int | None) -> TableState:
     """Move main from `parent` to `unpublished`, which the branch must still point to.
 
     `branch` is None if the snapshot was written without one. Safe to repeat. After a refusal or a lost answer the table
@@ -127,7 +129,7 @@ def publish(client: Lake, name: str, branch: str | None, unpublished: int, paren
     except (Conflict, OutcomeUnknown) as failure:
         # After a refusal too: a proxy that repeats a request passes on the refusal of the second one.
         return _settled(client, name, branch, unpublished, failure)
-    except Refused:
+    except RequestRefused:
         if branch is None:
             _check_there(client.state(name), unpublished)
         raise
@@ -148,7 +150,9 @@ def _descends(state: TableState, unpublished: int, parent: int | None) -> bool:
     return parent is None or any(snapshot.id == parent for snapshot in state.lineage(unpublished))
 
 
-def _settled(client: Lake, name: str, branch: str | None, unpublished: int, failure: CatalogError) -> TableState:
+def _settled(
+    client: CatalogClient, name: str, branch: str | None, unpublished: int, failure: CatalogError
+) -> TableState:
     state = _looked_up(client, name, failure)
     if is_published(state, branch, unpublished):
         client.settled(name)
@@ -166,7 +170,7 @@ def _settled(client: Lake, name: str, branch: str | None, unpublished: int, fail
     raise Conflict(f"{failure}; main does not hold it") from failure
 
 
-def _looked_up(client: Lake, name: str, failure: CatalogError) -> TableState:
+def _looked_up(client: CatalogClient, name: str, failure: CatalogError) -> TableState:
     try:
         return retrying(Unreachable)(client.state, name)
     except Unreachable as silence:

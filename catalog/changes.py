@@ -18,7 +18,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FieldVerdict:
     """What becomes of one field of the data; if it is set aside or refused, so is everything inside it."""
 
     path: str

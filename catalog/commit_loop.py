@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from catalog.commits import Requirements, Updates, commit
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.conversions import state_of
-from catalog.errors import Conflict, OutcomeUnknown, Refused
+from catalog.errors import Conflict, OutcomeUnknown, RequestRefused
 from catalog.retries import FEW, LookAgain, look_until_settled
 from catalog.specs import TableState
 
@@ -25,7 +25,7 @@ class ProposedCommit:
     requirements: Requirements
     updates: Updates
     snapshot: int | None = None  # the one that it adds
-    refusal: type[Refused] = Refused  # what it means when the catalog refuses such a commit as wrong
+    refusal: type[RequestRefused] = RequestRefused  # what it means when the catalog refuses such a commit as wrong
 
 
 Attempt = Callable[[Table, TableState], ProposedCommit | None]
@@ -45,7 +45,7 @@ def nothing_to_find(_state: TableState, _ours: Collection[int]) -> bool:
 
 
 def commit_loop(
-    client: Lake,
+    client: CatalogClient,
     name: str,
     what: str,
     attempt: Attempt,
@@ -74,7 +74,7 @@ def commit_loop(
             return commit(client, table, what, proposal.requirements, proposal.updates)
         except (Conflict, OutcomeUnknown) as failure:
             raise LookAgain(failure) from failure
-        except Refused as refusal:
+        except RequestRefused as refusal:
             if isinstance(refusal, proposal.refusal):
                 raise
             raise proposal.refusal(str(refusal)) from refusal

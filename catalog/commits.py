@@ -21,9 +21,9 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.conversions import state_from
-from catalog.errors import Conflict, Refused, TableMissing
+from catalog.errors import Conflict, RequestRefused, TableMissing
 from catalog.pyiceberg_internals import uncommitted_snapshot
 from catalog.specs import TableState
 
@@ -34,7 +34,7 @@ Updates = tuple[TableUpdate, ...]
 Requirements = tuple[TableRequirement, ...]
 
 
-def commit(client: Lake, table: Table, what: str, requirements: Requirements, updates: Updates) -> TableState:
+def commit(client: CatalogClient, table: Table, what: str, requirements: Requirements, updates: Updates) -> TableState:
     """Send the updates under the requirements, once.
 
     Raises Conflict when a requirement did not hold, and OutcomeUnknown when no certain answer came back. A replica of
@@ -105,7 +105,7 @@ def properties_update(given: Mapping[str, str]) -> Updates:
 def check_writable(table: Table) -> None:
     """Refuse a table in a format whose snapshots can't be written from here."""
     if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise Refused(
+        raise RequestRefused(
             f"{'.'.join(table.name())} has format version {version}, and snapshots of that are made by engines only:"
             f" use a table of version {WRITTEN_FORMAT}"
         )

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from catalog.class_names import LOCATION_PROVIDER, refuse_code, without_location_provider
 from catalog.conversions import state_of
-from catalog.errors import Denied, FileMissing, Refused, Unreachable, translated
+from catalog.errors import Denied, FileMissing, RequestRefused, Unreachable, translated
 from catalog.pyiceberg_internals import LimitedRestCatalog
 from catalog.retries import LookAgain, look_until_settled
 from catalog.specs import HIDDEN_KEYS, Connection, TableState
@@ -21,7 +21,7 @@ _LOADS = 3
 _AT_ONCE = 1.0  # seconds: a catalog that takes longer to fail is not asked again
 
 
-class Lake:
+class CatalogClient:
     """The client of a catalog that is ready for use; safe to share between threads.
 
     `connect` makes one for a REST catalog; any other catalog of pyiceberg's can be given too.
@@ -95,19 +95,19 @@ class Lake:
         return state
 
 
-def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> Lake:
+def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> CatalogClient:
     """Reach the catalog and read its configuration; raises Unreachable or Denied if that fails."""
     properties = {**connection.properties, **({TOKEN: connection.token} if connection.token else {})}
     secrets = secrets_in(properties, connection.hidden_keys)
     with _asked_who(properties), translated(f"connecting to {_shown(connection.uri)}", secrets):
-        return Lake(LimitedRestCatalog(connection), settled, connection.hidden_keys)
+        return CatalogClient(LimitedRestCatalog(connection), settled, connection.hidden_keys)
 
 
 def identifier_of(name: str) -> tuple[str, ...]:
     """Split `namespace.table`."""
     parts = tuple(name.split("."))
     if len(parts) == 1 or not all(parts):
-        raise Refused(f"{name!r} is no table's name: give it a namespace, as in namespace.table")
+        raise RequestRefused(f"{name!r} is no table's name: give it a namespace, as in namespace.table")
     return parts
 
 

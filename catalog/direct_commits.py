@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from catalog.appends import added_files, append_proposed, check_fit, written_once
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, properties_update, ref_is_at, set_branch
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.errors import FilesUnfit, OutcomeUnknown
 from catalog.retries import MANY
 from catalog.specs import TableState
@@ -24,17 +24,17 @@ Decide = Callable[[TableState], Mapping[str, str]]
 """Gets a table and returns the summary for a commit upon its main; raises if there must be none."""
 
 
-def fence(client: Lake, name: str, decide: Decide, given: Mapping[str, str]) -> TableState:
+def fence(client: CatalogClient, name: str, decide: Decide, given: Mapping[str, str]) -> TableState:
     """Move main to a snapshot that changes no rows, and set properties of the table in the same commit."""
     return _DirectCommit(client, name, f"moving main of table {name}", decide).run(lambda _: (), given)
 
 
-def append_onto(client: Lake, name: str, rows: Sequence[Mapping[str, object]], decide: Decide) -> TableState:
+def append_onto(client: CatalogClient, name: str, rows: Sequence[Mapping[str, object]], decide: Decide) -> TableState:
     """Append a few rows; their files are written once, however often the commit is refused."""
     return _DirectCommit(client, name, f"appending to table {name}", decide).run(written_once(rows))
 
 
-def restage_onto(client: Lake, name: str, unpublished: int, decide: Decide) -> TableState:
+def recommit_onto(client: CatalogClient, name: str, unpublished: int, decide: Decide) -> TableState:
     """Commit the files of a snapshot whose publication was refused; no file is written again.
 
     If `unpublished` turns out to be published, nothing is done. Raises FilesUnfit if others have expired the snapshot,
@@ -57,7 +57,7 @@ def restage_onto(client: Lake, name: str, unpublished: int, decide: Decide) -> T
 
 @dataclass
 class _DirectCommit:
-    client: Lake
+    client: CatalogClient
     name: str
     what: str
     decide: Decide

@@ -1,6 +1,6 @@
 """A dry run: changes of tables are held in memory, and the catalog stays as it is.
 
-    run = Stage()
+    run = DryRun()
     rehearsed = rehearse(client, run)
     create_table(rehearsed, spec); apply(rehearsed, "iot.sensors", found)     # later reads see both
     run.namespaces, run.tables      # what would exist, and each table as it was and as it would be
@@ -37,7 +37,7 @@ from pyiceberg.table.update import (
 )
 
 from catalog.changes import Change, Repartition
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.contracts import Contract
 from catalog.conversions import state_from
 from catalog.partitions import same_partitions
@@ -75,7 +75,7 @@ class Foreseen:
 
 
 @dataclass
-class Stage:
+class DryRun:
     """What would have changed; several dry runs upon one catalog may share it."""
 
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -84,15 +84,15 @@ class Stage:
     lock: Lock = field(default_factory=Lock, repr=False)
 
 
-def rehearse(client: Lake, run: Stage) -> Lake:
+def rehearse(client: CatalogClient, run: DryRun) -> CatalogClient:
     """Give a client of the same tables whose changes are held in memory only."""
-    return Lake(cast("Catalog", _Rehearsed(client.pyiceberg, run)))
+    return CatalogClient(cast("Catalog", _Rehearsed(client.pyiceberg, run)))
 
 
 class _Rehearsed:
     """The methods of pyiceberg's catalog that this package calls; any other would change the catalog for real."""
 
-    def __init__(self, real: Catalog, run: Stage) -> None:
+    def __init__(self, real: Catalog, run: DryRun) -> None:
         self.name, self.properties = real.name, real.properties
         self._real, self._run = real, run
 

@@ -15,7 +15,7 @@ CatalogError
 │   └── BranchExists     the branch that we wanted to create existed already
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 ├── CodeRefused          a table or the catalog names a class that an engine would load: see `class_names`
-└── Refused              the request itself is wrong: the same call will never work
+└── RequestRefused              the request itself is wrong: the same call will never work
     ├── BranchesRefused  the catalog allows no such branch
     ├── NamespaceRefused a namespace is missing, and the catalog will not create it
     ├── MetadataMissing  a table is registered, but its metadata file is gone: it must not be created again
@@ -102,23 +102,23 @@ class CodeRefused(CatalogError):
     """A table or the catalog names code that our own settings do not name."""
 
 
-class Refused(CatalogError):
+class RequestRefused(CatalogError):
     """The catalog or the table's format refuses the request as wrong."""
 
 
-class BranchesRefused(Refused):
+class BranchesRefused(RequestRefused):
     """A branch could not be created: some catalogs allow no ref but main."""
 
 
-class NamespaceRefused(Refused):
+class NamespaceRefused(RequestRefused):
     """A namespace is missing, and the catalog will not create it for us."""
 
 
-class MetadataMissing(Refused):
+class MetadataMissing(RequestRefused):
     """A table is registered, but its metadata file is gone."""
 
 
-class FilesUnfit(Refused):
+class FilesUnfit(RequestRefused):
     """The table changed after the files were written, or they can't be committed from here."""
 
 
@@ -150,7 +150,7 @@ _BY_STATUS: dict[int, type[CatalogError]] = {
     409: Conflict,
     419: NotLetIn,
     _TOO_MANY_REQUESTS: Unreachable,
-    _NOT_IMPLEMENTED: Refused,
+    _NOT_IMPLEMENTED: RequestRefused,
 }
 _BY_TYPE: tuple[tuple[type[Exception], type[CatalogError]], ...] = (
     (iceberg.NoSuchTableError, TableMissing),
@@ -160,7 +160,7 @@ _BY_TYPE: tuple[tuple[type[Exception], type[CatalogError]], ...] = (
     (PermissionError, FilesDenied),
     # Neither HTTP nor a mistake in the values: it comes from the warehouse's storage.
     (OSError, Unreachable),
-    (Exception, Refused),
+    (Exception, RequestRefused),
 )
 _EXPECTED: tuple[type[Exception], ...] = (
     *(kind for kind, _ in _BY_TYPE[:-1]),
@@ -208,7 +208,7 @@ def _kind_of_a_databases(error: Exception, *, committing: bool) -> type[CatalogE
         return Conflict  # two writers inserted the same row
     if "OperationalError" in names:
         return OutcomeUnknown if committing else Unreachable
-    return Refused if names else None
+    return RequestRefused if names else None
 
 
 def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
@@ -216,7 +216,7 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
     if status is None and isinstance(error, requests.RequestException) and not isinstance(error, ValueError):
         return OutcomeUnknown if committing and not _never_sent(error) else Unreachable
     if isinstance(error, UnreadableAnswer):
-        return OutcomeUnknown if committing else Refused
+        return OutcomeUnknown if committing else RequestRefused
     if committing and status == _NOT_FOUND:
         return TableMissing
     if status is not None and status not in _BY_STATUS and status >= _SERVER_ERROR:
@@ -225,7 +225,7 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
     late = (status is None or (committing and status == _BAD_REQUEST)) and _LATE.search(str(error))
     by_type = Conflict if late else next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
-    return by_type if by_type is not Refused or status is None else _BY_STATUS.get(status, Refused)
+    return by_type if by_type is not RequestRefused or status is None else _BY_STATUS.get(status, RequestRefused)
 
 
 def _response(error: Exception) -> requests.Response | None:

@@ -9,8 +9,8 @@ from pyiceberg.table.update import AssertLastAssignedFieldId
 from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import Requirements, Updates
-from catalog.connection import Lake
-from catalog.errors import Refused
+from catalog.connection import CatalogClient
+from catalog.errors import RequestRefused
 from catalog.planning import Plan, additions, plan
 from catalog.pyiceberg_internals import uncommitted_changes
 from catalog.repartitioning import repartition
@@ -18,32 +18,32 @@ from catalog.specs import Column, TableState
 from catalog.typenames import parse_type
 
 
-def apply(client: Lake, name: str, planned: Plan) -> TableState:
+def apply(client: CatalogClient, name: str, planned: Plan) -> TableState:
     """Make the plan's changes in one commit; what the plan refuses is not touched.
 
     If others have changed the table since, it is planned again. What they did as well is left out, and nothing is done
-    that the plan did not say. Raises Refused for an objection, and for the plan of another table.
+    that the plan did not say. Raises RequestRefused for an objection, and for the plan of another table.
     """
     if name != planned.wanted.name:
-        raise Refused(f"the plan is of table {planned.wanted.name}, not of {name}")
+        raise RequestRefused(f"the plan is of table {planned.wanted.name}, not of {name}")
 
     def still_to_do(state: TableState) -> Sequence[Change]:
         again = plan(state, planned.wanted, planned.contract)
         if again.objections:
-            raise Refused("; ".join(again.objections))
+            raise RequestRefused("; ".join(again.objections))
         return [each for each in again.changes if planned.covers(each)]
 
     return _change(client, name, "evolution", still_to_do)
 
 
-def add_columns(client: Lake, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
+def add_columns(client: CatalogClient, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
     """Add the columns below the paths of their parents ("" is the table itself), all in one commit.
 
     A path leads through lists and maps by `element` and `value` (`items.element`, `tags.value`). A column that exists
-    and takes the type stays as it is, so several writers may add the same one at once. Any other raises Refused.
+    and takes the type stays as it is, so several writers may add the same one at once. Any other raises RequestRefused.
     """
     if required := next((column.name for _, column in columns if column.required), None):
-        raise Refused(
+        raise RequestRefused(
             f"adding columns to table {name}: {required} can't be required, because existing rows lack it; make it"
             " optional"
         )
@@ -51,13 +51,15 @@ def add_columns(client: Lake, name: str, columns: Sequence[tuple[str, Column]]) 
     def still_to_do(state: TableState) -> Sequence[Change]:
         changes, refusals = additions(state, columns)
         if refusals:
-            raise Refused(f"adding columns to table {name}: {'; '.join(map(str, refusals))}")
+            raise RequestRefused(f"adding columns to table {name}: {'; '.join(map(str, refusals))}")
         return changes
 
     return _change(client, name, "adding columns", still_to_do)
 
 
-def _change(client: Lake, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]) -> TableState:
+def _change(
+    client: CatalogClient, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]
+) -> TableState:
     def attempt(table: Table, state: TableState) -> ProposedCommit | None:
         with client.calling(f"{what} of table {name}"):
             changes = still_to_do(state)

@@ -10,8 +10,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
 
-from catalog.connection import Lake
-from catalog.errors import Refused
+from catalog.connection import CatalogClient
+from catalog.errors import RequestRefused
 
 _CONTENT = {
     DataFileContent.DATA: "data",
@@ -32,10 +32,12 @@ class LiveFile:
     content: str = "data"  # or "position deletes", "equality deletes": they delete rows of other files
 
 
-def live_files(client: Lake, name: str, snapshot: int | None = None, *, deletes: bool = False) -> Iterator[LiveFile]:
+def live_files(
+    client: CatalogClient, name: str, snapshot: int | None = None, *, deletes: bool = False
+) -> Iterator[LiveFile]:
     """List the files of main's head, or of another snapshot.
 
-    Raises Refused if delete files remove rows of them: whoever reads the data files alone would see those
+    Raises RequestRefused if delete files remove rows of them: whoever reads the data files alone would see those
     rows. With `deletes` such files are listed too. Raises FileMissing if a manifest is gone.
     """
     table = client.table(name)
@@ -46,7 +48,7 @@ def live_files(client: Lake, name: str, snapshot: int | None = None, *, deletes:
         manifests = found.manifests(table.io)
     removing = [each for each in manifests if each.content == ManifestContent.DELETES and _is_alive(each)]
     if removing and not deletes:
-        raise Refused(
+        raise RequestRefused(
             f"rows of table {name} are deleted by files beside its data files, and who reads files alone would see"
             " them: compact it first, or ask for those files too"
         )
@@ -63,7 +65,7 @@ def _snapshot(table: Table, name: str, number: int | None) -> Snapshot | None:
         # Without main the table has no rows yet, even if a branch exists.
         return table.current_snapshot() if MAIN_BRANCH in table.metadata.refs else None
     if (found := table.snapshot_by_id(number)) is None:
-        raise Refused(f"the table {name} has no snapshot {number}: it has been expired, or there never was one")
+        raise RequestRefused(f"the table {name} has no snapshot {number}: it has been expired, or there never was one")
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchNamespaceError
 
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.errors import (
     Conflict,
     Denied,
@@ -12,7 +12,7 @@ from catalog.errors import (
     NamespaceMissing,
     NamespaceRefused,
     NotLetIn,
-    Refused,
+    RequestRefused,
     Unreachable,
 )
 from catalog.retries import retrying
@@ -21,7 +21,7 @@ _LOCATION = "location"
 
 
 def ensure_namespace(
-    client: Lake,
+    client: CatalogClient,
     namespace: str,
     properties: Mapping[str, str] | None = None,
     *,
@@ -35,7 +35,7 @@ def ensure_namespace(
     """
     parts = tuple(namespace.split("."))
     if not all(parts):
-        raise Refused(f"{namespace!r} is no namespace's name: a level of it is empty")
+        raise RequestRefused(f"{namespace!r} is no namespace's name: a level of it is empty")
     if not create:
         if not has_namespace(client, namespace):
             raise NamespaceMissing(f"there is no namespace {namespace}, and it may not be made: make it, or allow it")
@@ -47,12 +47,12 @@ def ensure_namespace(
         ensured(_ensure, client, parts[:depth], wanted if depth == len(parts) else {})
 
 
-def has_namespace(client: Lake, namespace: str) -> bool:
+def has_namespace(client: CatalogClient, namespace: str) -> bool:
     """Whether the namespace exists."""
     return _properties(client, namespace) is not None
 
 
-def namespace_properties(client: Lake, namespace: str) -> dict[str, str]:
+def namespace_properties(client: CatalogClient, namespace: str) -> dict[str, str]:
     """Give its properties, with `location` if the catalog reports it; raises NamespaceMissing if there is none."""
     found = _properties(client, namespace)
     if found is None:
@@ -60,7 +60,7 @@ def namespace_properties(client: Lake, namespace: str) -> dict[str, str]:
     return found
 
 
-def _properties(client: Lake, namespace: str) -> dict[str, str] | None:
+def _properties(client: CatalogClient, namespace: str) -> dict[str, str] | None:
     with client.calling(f"loading namespace {namespace}"):
         try:
             return dict(client.pyiceberg.load_namespace_properties(tuple(namespace.split("."))))
@@ -68,7 +68,7 @@ def _properties(client: Lake, namespace: str) -> dict[str, str] | None:
             return None
 
 
-def _ensure(client: Lake, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
+def _ensure(client: CatalogClient, parts: tuple[str, ...], properties: Mapping[str, str]) -> None:
     name = ".".join(parts)
     # Look first: not everyone who may use a namespace may create one.
     if has_namespace(client, name):
@@ -82,5 +82,5 @@ def _ensure(client: Lake, parts: tuple[str, ...], properties: Mapping[str, str])
                 raise Conflict(f"making namespace {name}: {there}") from None
     except (NotLetIn, FilesDenied):
         raise
-    except (Denied, Refused) as refusal:
+    except (Denied, RequestRefused) as refusal:
         raise NamespaceRefused(f"{refusal}; make it in the catalog, or allow it") from None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
-from catalog.changes import Add, Change, Describe, Fate, Fill, Relax, Repartition, Verdict, Widen
+from catalog.changes import Add, Change, Describe, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
 from catalog.column_defaults import filled
 from catalog.contracts import FOLLOW, Contract, Rule, within
 from catalog.fields import ELEMENT, VALUE, Path, columns_of, list_of, map_of, named, parts_of, struct_of
@@ -33,7 +33,7 @@ class Plan:
     wanted: TableSpec
     contract: Contract
     changes: tuple[Change, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[FieldVerdict, ...]
     lacking: tuple[str, ...]  # paths where the table needs a value and the data may have none
     objections: tuple[str, ...]  # why the table can't be used at all as it is wanted
     unfilled: tuple[str, ...] = ()  # why the table can't have some defaults; it can have their columns
@@ -46,7 +46,7 @@ class Plan:
         return any(not isinstance(each, Repartition) and within(change.path, each.path) for each in self.changes)
 
     @property
-    def refusals(self) -> tuple[Verdict, ...]:
+    def refusals(self) -> tuple[FieldVerdict, ...]:
         """The fields that the table will not take."""
         return tuple(each for each in self.verdicts if each.fate in {Fate.SET_ASIDE, Fate.REFUSE})
 

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyiceberg.exceptions import NamespaceNotEmptyError, NoSuchNamespaceError
 
-from catalog.connection import Lake, identifier_of
-from catalog.errors import Refused
+from catalog.connection import CatalogClient, identifier_of
+from catalog.errors import RequestRefused
 from catalog.namespaces import ensure_namespace, has_namespace
 from catalog.registration import create_table, load_for_engines
 from catalog.specs import Column, TableSpec, TableState
 
 
 @contextmanager
-def probe_table(client: Lake, namespace: str) -> Iterator[TableState]:
+def probe_table(client: CatalogClient, namespace: str) -> Iterator[TableState]:
     """Create an empty table with one column, `n`; drop it afterwards, with the namespaces created for it."""
     missing = _missing(client, namespace)
     ensure_namespace(client, namespace)
@@ -32,22 +32,24 @@ def probe_table(client: Lake, namespace: str) -> Iterator[TableState]:
             _drop(client, parts)
 
 
-def write_and_read(client: Lake, name: str) -> None:
+def write_and_read(client: CatalogClient, name: str) -> None:
     """Write one row by pyiceberg and read it back."""
     with client.calling(f"writing a probe to {name}"):
         client.table(name).append(pa.table({"n": pa.array([1], pa.int32())}))
         found = client.table(name).scan().to_arrow()["n"].to_pylist()
     if found != [1]:
-        raise Refused(f"a probe written to {name} reads back as {found}: see what handles the files of the warehouse")
+        raise RequestRefused(
+            f"a probe written to {name} reads back as {found}: see what handles the files of the warehouse"
+        )
 
 
-def _missing(client: Lake, namespace: str) -> list[tuple[str, ...]]:
+def _missing(client: CatalogClient, namespace: str) -> list[tuple[str, ...]]:
     parts = tuple(namespace.split("."))
     levels = [parts[:depth] for depth in range(1, len(parts) + 1)]
     return [level for level in levels if not has_namespace(client, ".".join(level))]
 
 
-def _drop(client: Lake, parts: tuple[str, ...]) -> None:
+def _drop(client: CatalogClient, parts: tuple[str, ...]) -> None:
     with client.calling(f"dropping namespace {'.'.join(parts)}"):
         try:
             client.pyiceberg.drop_namespace(parts)

@@ -8,9 +8,9 @@ from pyiceberg.types import DoubleType, FloatType, StructType
 from catalog.column_defaults import misfit
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import properties_update
-from catalog.connection import Lake, identifier_of
+from catalog.connection import CatalogClient, identifier_of
 from catalog.conversions import partition_spec_of, schema_of, sort_order_of
-from catalog.errors import Denied, NamespaceMissing, Refused, TableMissing, Unreachable
+from catalog.errors import Denied, NamespaceMissing, RequestRefused, TableMissing, Unreachable
 from catalog.fields import columns_in, is_leaf, parts_of, struct_of
 from catalog.partitions import misfits, term_of, unfit
 from catalog.retries import LookAgain, look_until_settled
@@ -22,21 +22,21 @@ _FORMAT_VERSION = "2"
 A_VIEW = "is a view, and a table is needed; name another one"
 
 
-def load(client: Lake, name: str) -> TableState:
+def load(client: CatalogClient, name: str) -> TableState:
     """Give the table as it is now; raises TableMissing if there is none."""
     return client.state(name)
 
 
-def load_for_engines(client: Lake, name: str) -> TableState:
+def load_for_engines(client: CatalogClient, name: str) -> TableState:
     """Give the table before an engine opens it; raises CodeRefused if the engine would load code that it names."""
     return client.state_for_engines(name)
 
 
-def create_table(client: Lake, spec: TableSpec, *, create: bool = True) -> TableState:
+def create_table(client: CatalogClient, spec: TableSpec, *, create: bool = True) -> TableState:
     """Create the table, or give the existing one, whatever its shape; several writers may do so at once.
 
     pyiceberg gives a new table no defaults: like those of an existing table, they are for the next plan.
-    Raises Refused for defaults that no plan could give it, for a table that can't be as it is declared,
+    Raises RequestRefused for defaults that no plan could give it, for a table that can't be as it is declared,
     and for the name of a view. Without `create` a missing table raises TableMissing.
     """
 
@@ -61,32 +61,32 @@ def create_table(client: Lake, spec: TableSpec, *, create: bool = True) -> Table
     return look_until_settled(look)
 
 
-def names_in(client: Lake, namespace: str) -> list[str]:
+def names_in(client: CatalogClient, namespace: str) -> list[str]:
     """Give the names of the tables in a namespace."""
     with client.calling(f"listing the tables of {namespace}"):
         return [".".join(found) for found in client.pyiceberg.list_tables(tuple(namespace.split(".")))]
 
 
-def set_properties(client: Lake, name: str, properties: Mapping[str, str]) -> TableState:
+def set_properties(client: CatalogClient, name: str, properties: Mapping[str, str]) -> TableState:
     """Set these properties of a table, and leave the others as they are."""
     # To set them twice is to set them once, so no try has to be found again.
     return commit_loop(client, name, "setting properties", lambda *_: ProposedCommit((), properties_update(properties)))
 
 
-def is_view(client: Lake, name: str) -> bool:
+def is_view(client: CatalogClient, name: str) -> bool:
     """Whether a view has that name; False also if the catalog knows no views, or shows us none."""
     try:
         with client.calling(f"looking for a view {name}"):
             return client.pyiceberg.view_exists(identifier_of(name))
-    except (Denied, NamespaceMissing, Refused):
+    except (Denied, NamespaceMissing, RequestRefused):
         return False
 
 
-def _create(client: Lake, spec: TableSpec) -> None:
+def _create(client: CatalogClient, spec: TableSpec) -> None:
     identifier = identifier_of(spec.name)
     with client.calling(f"creating table {spec.name}"):
         if problem := next(_problems(spec), None):
-            raise Refused(f"creating table {spec.name}: {problem}")
+            raise RequestRefused(f"creating table {spec.name}: {problem}")
         schema = schema_of(spec)
         try:
             client.pyiceberg.create_table(
@@ -99,7 +99,7 @@ def _create(client: Lake, spec: TableSpec) -> None:
             )
         except TableAlreadyExistsError:
             if is_view(client, spec.name):
-                raise Refused(f"{spec.name} {A_VIEW}") from None
+                raise RequestRefused(f"{spec.name} {A_VIEW}") from None
 
 
 def _problems(spec: TableSpec) -> Iterator[str]:

@@ -15,10 +15,10 @@ from pyiceberg.typedef import Record
 
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, check_writable, ref_is_at
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.data_files import read_rows, write_rows
 from catalog.direct_commits import Decide
-from catalog.errors import Refused
+from catalog.errors import RequestRefused
 from catalog.pyiceberg_internals import uncommitted_snapshot
 from catalog.retries import MANY
 from catalog.specs import TableState
@@ -30,7 +30,9 @@ None if nothing has to be changed.
 """
 
 
-def rewrite_rows(client: Lake, name: str, column: str, change: RowChange, decide: Decide) -> tuple[TableState, int]:
+def rewrite_rows(
+    client: CatalogClient, name: str, column: str, change: RowChange, decide: Decide
+) -> tuple[TableState, int]:
     """Change rows in the files that hold any value in the column, and count them; one file at a time is in memory.
 
     `decide` gives the summary before each try; what it raises ends the tries. If others have moved main, the commit is
@@ -52,7 +54,7 @@ class _NewFile:
 
 @dataclass
 class _Rewriting:
-    client: Lake
+    client: CatalogClient
     what: str
     column: str
     change: RowChange
@@ -113,7 +115,7 @@ class _Rewriting:
         return found
 
 
-def rows_with(client: Lake, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
+def rows_with(client: CatalogClient, name: str, columns: Sequence[str], holding: str) -> Iterator[pa.Table]:
     """Give some columns of the rows that hold a value in one of them, file by file; skips files without such rows."""
     table, what = client.table(name), f"reading table {name}"
     with client.calling(what):
@@ -146,7 +148,7 @@ def _may_hold(table: Table, task: FileScanTask, column: str) -> bool:
 
 def _rewritten(table: Table, task: FileScanTask, change: RowChange) -> _NewFile | None:
     if task.file.spec_id != table.spec().spec_id:
-        raise Refused(
+        raise RequestRefused(
             f"the file {task.file.file_path} is of an earlier partition layout: rewrite the table's files first"
         )
     changed = change(read_rows(table, task, table.schema()))

@@ -2,7 +2,7 @@
 
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from catalog.changes import Add, Describe, Evolution, Fate, Relax, Verdict, Widen
+from catalog.changes import Add, Describe, Evolution, Fate, FieldVerdict, Relax, Widen
 from catalog.contracts import Contract, Rule, within
 from catalog.fields import (
     ELEMENT,
@@ -44,7 +44,7 @@ class Comparison:
 
     def __init__(self, current: TableState, contract: Contract) -> None:
         self.changes: list[Evolution] = []
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[FieldVerdict] = []
         self.lacking: list[str] = []
         self._contract, self._identifier, self._format = contract, current.identifier, current.format_version
         # Elements, keys and values included: Iceberg allows no two parts of a table with the same dotted path.
@@ -169,7 +169,7 @@ class Comparison:
         self._named, self._added = self._named + 1, self._added + 1
         made = self._type(kind, path)
         if not isinstance(made, _Why):
-            self.verdicts.insert(at, Verdict(".".join(path), Fate.ADD, bare_text(made)))
+            self.verdicts.insert(at, FieldVerdict(".".join(path), Fate.ADD, bare_text(made)))
         return made
 
     def _type(self, kind: IcebergType, path: Path) -> IcebergType | _Why:
@@ -218,7 +218,7 @@ class Comparison:
 
     def _say(self, path: Path, fate: Fate, wanted: IcebergType, current: IcebergType | None, reason: str = "") -> None:
         there = None if current is None else bare_text(current)
-        self.verdicts.append(Verdict(".".join(path), fate, bare_text(wanted), there, str(reason)))
+        self.verdicts.append(FieldVerdict(".".join(path), fate, bare_text(wanted), there, str(reason)))
 
 
 def _without(rule: Rule) -> Fate:

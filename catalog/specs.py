@@ -169,7 +169,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Staged:
+class UnpublishedSnapshot:
     """A snapshot that waits for its publication, and the head of main that it was built upon."""
 
     snapshot: int

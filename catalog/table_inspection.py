@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalog.connection import Lake
-from catalog.errors import Refused, TableMissing
+from catalog.connection import CatalogClient
+from catalog.errors import RequestRefused, TableMissing
 from catalog.fields import columns_in, struct_of
 from catalog.partitions import VOID, shown
 from catalog.registration import A_VIEW, is_view, load
@@ -31,13 +31,13 @@ class Inspection:
         return self.state is None and not self.refusal
 
 
-def inspect(client: Lake, name: str) -> Inspection:
+def inspect(client: CatalogClient, name: str) -> Inspection:
     """Look at what has the name; changes nothing. Ask `plan` which data the table would take."""
     try:
         state = load(client, name)
     except TableMissing:
         return Inspection(name, None, f"{name} {A_VIEW}" if is_view(client, name) else "")
-    except Refused as refusal:
+    except RequestRefused as refusal:
         return Inspection(name, None, str(refusal))
     return Inspection(name, state, notes=(*_of_its_shape(state), *_of_its_history(state)))
 

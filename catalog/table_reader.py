@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import NestedField, PrimitiveType
 
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.conversions import state_of
 from catalog.specs import TableState
 
@@ -39,7 +39,7 @@ class HeadFile:
 class Pinned:
     """A table at the head that main had when it was loaded, whatever is committed meanwhile."""
 
-    def __init__(self, client: Lake, table: Table) -> None:
+    def __init__(self, client: CatalogClient, table: Table) -> None:
         self._client, self._table = client, table
         self._with_deletes: dict[str, FileScanTask] = {}
         self.state: TableState = state_of(table)
@@ -114,7 +114,7 @@ class Pinned:
         )
 
 
-def pin(client: Lake, name: str) -> Pinned:
+def pin(client: CatalogClient, name: str) -> Pinned:
     """Load the table and keep it as it is now; raises TableMissing if there is none."""
     return Pinned(client, client.table(name))
 
@@ -150,7 +150,7 @@ def _at(batch: pa.RecordBatch, path: str) -> pa.Array:
 
 
 def rows_since(
-    client: Lake, name: str, column: str, moment: dt.datetime, columns: Sequence[str]
+    client: CatalogClient, name: str, column: str, moment: dt.datetime, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Give the rows of main whose time in `column` is that moment or later; opens only files that may hold such."""
     table = client.table(name)

@@ -59,6 +59,19 @@ class TryAgain(LakehouseError):
     exit_code = 4
 
 
+# What an exit code of the process means, for people and for scripts.
+EXIT_CODES = {
+    0: "done, or stopped on request",
+    1: "internal error",
+    2: "the settings are refused",
+    3: "a person has to decide, and the message says what",
+    4: "a broker, catalog or store stayed away",
+    5: "`verify` found a loss, a duplicate or another contradiction",
+    6: "`verify` could not decide about some offsets, and found nothing wrong with the others",
+    7: "`plan` would change the catalog",
+    130: "interrupted by Ctrl-C before there was anything to end in order",
+}
+
 LONGEST = 200  # characters of a sentence that a person reads at a glance
 
 

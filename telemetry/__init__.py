@@ -12,7 +12,7 @@ from telemetry.http_pages import HttpAnswer, HttpPages, as_json
 from telemetry.instruments import INSTRUMENTS, Instrument, UnknownInstrument
 from telemetry.logs import configure as configure_logs
 from telemetry.logs import set_level
-from telemetry.masking import mask, masked_text
+from telemetry.masking import mask, mask_names, masked_text
 from telemetry.metric_reference import entries as metrics
 from telemetry.metric_reference import markdown as metrics_page
 from telemetry.settings import Level, LogOptions, TelemetryOptions
@@ -43,6 +43,7 @@ __all__ = [
     "configure_logs",
     "current",
     "mask",
+    "mask_names",
     "masked_text",
     "metrics",
     "metrics_page",

@@ -16,20 +16,23 @@ SHORTEST = 4
 # A line of a PEM block is a secret too: a traceback or a text log may break the block apart.
 SHORTEST_LINE = 16
 
+# The usual words, for whoever hands over no list by `mask_names`.
 _WORDS = (
     r"passw(?:or)?d|passphrase|secret|token|credential|authori[sz]ation|cookie|sasl[._-]?jaas"
     r"|(?:api|access|private|account|sas|sse|cryption)[._-]?key|key[._-]?pem"
 )
-_NAME = re.compile(_WORDS, re.IGNORECASE)
-_IN_TEXT = re.compile(
-    rf"""
-    (?P<name> [\w.-]*(?:{_WORDS})[\w.-]* (?: \s*=\s* | ["']\s*[:=]\s* ) )
-        (?: (?P<quote>["']) (?: \\. | (?!(?P=quote)) [^\\] )* (?P=quote) | [^\s,;&)}}\]]+ )
-  | (?P<scheme> \b(?:Bearer|Basic)\s+ ) [\w.~+/=-]{{8,}}
-  | (?P<user> ://[^\s/:@]* : ) [^\s/@]+ (?=@)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
+
+
+def _in_text(words: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"""
+        (?P<name> [\w.-]*(?:{words})[\w.-]* (?: \s*=\s* | ["']\s*[:=]\s* ) )
+            (?: (?P<quote>["']) (?: \\. | (?!(?P=quote)) [^\\] )* (?P=quote) | [^\s,;&)}}\]]+ )
+      | (?P<scheme> \b(?:Bearer|Basic)\s+ ) [\w.~+/=-]{{8,}}
+      | (?P<user> ://[^\s/:@]* : ) [^\s/@]+ (?=@)
+        """,
+        re.IGNORECASE | re.VERBOSE,
+    )
 
 
 class _Registry:
@@ -37,6 +40,10 @@ class _Registry:
         self._lock = Lock()
         self._known: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.name_words(_WORDS)
+
+    def name_words(self, words: str) -> None:
+        self.name, self.in_text = re.compile(words, re.IGNORECASE), _in_text(words)
 
     def add(self, value: str) -> None:
         with self._lock:
@@ -49,6 +56,7 @@ class _Registry:
     def clear(self) -> None:
         with self._lock:
             self._known, self.pattern = frozenset(), None
+            self.name_words(_WORDS)
 
 
 REGISTRY = _Registry()
@@ -71,15 +79,20 @@ def mask(secret: str) -> None:
     REGISTRY.add(secret)
 
 
+def mask_names(words: str) -> None:
+    """From now on these words, a regular expression, name secrets, instead of the usual ones."""
+    REGISTRY.name_words(words)
+
+
 def secret_name(name: str) -> bool:
-    return _NAME.search(name) is not None
+    return REGISTRY.name.search(name) is not None
 
 
 def masked_text(text: str) -> str:
     pattern = REGISTRY.pattern
     if pattern is not None:
         text = pattern.sub(HIDDEN, text)
-    return _IN_TEXT.sub(_keep_the_name, text)
+    return REGISTRY.in_text.sub(_keep_the_name, text)
 
 
 def _keep_the_name(found: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""Words to settings to one command. The verbs themselves are in `commands`, loaded when they are called.
+"""The command line: words to settings to one verb. The verbs themselves are loaded when they are called.
 
-An error of ours is one sentence on standard error and an exit code that says who must act; `--debug` before
-the verb adds where it came from.
+An error is printed to standard error, and the exit code says who must act. With `--debug` before the verb the traceback
+is printed as well.
 """
 
 import importlib.metadata
@@ -16,7 +16,7 @@ import typer
 
 from lakehouse_ingest.environment.proxies import reach_this_machine
 from lakehouse_ingest.environment.terminal import say
-from lakehouse_ingest.errors import LakehouseError, fitted
+from lakehouse_ingest.errors import EXIT_CODES, LakehouseError, fitted
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.records import Choice
 
@@ -26,20 +26,17 @@ if TYPE_CHECKING:
 DEBUG = ContextVar("debug", default=False)
 LOADED: ContextVar["Loaded | None"] = ContextVar("loaded", default=None)  # for where a setting came from
 
-EXIT_CODES = """\
-Exit codes: 0 done, or asked to stop; 2 the settings are wrong; 3 a person has to decide, and the sentence says what; \
-4 something outside stayed away; 5 `verify` has found something wrong; 6 it can't tell of something; 7 by `plan` the \
-catalog would change; 130 Ctrl-C before there was anything to end in order; 1 anything else."""
+EPILOG = f"Exit codes: {'; '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}."
 
 app = typer.Typer(
-    help="Events from Kafka into Apache Iceberg tables, exactly once, behind an Iceberg REST catalog.",
-    epilog=EXIT_CODES,
+    help="Write records from Kafka into Apache Iceberg tables, exactly once.",
+    epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-catalog = typer.Typer(help="The embedded Iceberg REST catalog.", no_args_is_help=True)
+catalog = typer.Typer(help="Run the embedded Iceberg REST catalog by itself.", no_args_is_help=True)
 app.add_typer(catalog, name="catalog")
-jars_app = typer.Typer(help="The jars that are downloaded once.", no_args_is_help=True)
+jars_app = typer.Typer(help="Prepare the jars that Spark and the embedded servers need.", no_args_is_help=True)
 app.add_typer(jars_app, name="jars")
 
 
@@ -54,36 +51,38 @@ Config = Annotated[
         "--config", "-c", dir_okay=False, envvar="LAKEHOUSE_INGEST_CONFIG", help="Settings file, TOML or YAML."
     ),
 ]
-Topics = Annotated[str | None, typer.Option(help="Topics, with commas between.")]
-Name = Annotated[str | None, typer.Option(help="The pipeline's name in the ledger.")]
-Brokers = Annotated[str | None, typer.Option(help="Bootstrap servers.")]
-CatalogUri = Annotated[str | None, typer.Option(help="REST catalog; absent: the embedded one.")]
-Warehouse = Annotated[Path | None, typer.Option(help="Folder of the embedded catalog and its tables.")]
+Topics = Annotated[str | None, typer.Option(help="Comma-separated topics.")]
+Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Its streams write their marks under it.")]
+Brokers = Annotated[str | None, typer.Option(help="Comma-separated bootstrap servers.")]
+CatalogUri = Annotated[str | None, typer.Option(help="Address of the REST catalog. Without it: the embedded one.")]
+Warehouse = Annotated[Path | None, typer.Option(help="Folder of the embedded catalog and of its tables.")]
 Namespace = Annotated[str | None, typer.Option(help="Namespace of the tables.")]
-Table = Annotated[str | None, typer.Option(help="Table; {topic} stands for the topic.")]
+Table = Annotated[str | None, typer.Option(help="Name of the table. {topic} is replaced by the topic.")]
 EventTime = Annotated[str | None, typer.Option(help="Field that holds the event time.")]
 Start = Annotated[
-    str | None, typer.Option(help='Where a new topic begins: earliest, latest, a time, or {"topic": {"0": 42}}.')
+    str | None, typer.Option(help='Where to begin in a new topic: earliest, latest, a time, or {"topic": {"0": 42}}.')
 ]
-Seek = Annotated[str | None, typer.Option(help='Before --start: the last offsets that need not be read, {"0": 41}.')]
+Seek = Annotated[
+    str | None, typer.Option(help='Takes precedence over --start: last offsets that need not be read, {"0": 41}.')
+]
 AllowCode = Annotated[
     bool,
     typer.Option(
         "--allow-code",
         envvar="LAKEHOUSE_INGEST_ALLOW_CODE",
-        help="Run the code that settings name: functions, classes, jars.",
+        help="Allow the settings to name code: functions, classes, jars.",
     ),
 ]
 AcceptChanges = Annotated[
-    bool, typer.Option("--accept-changes", help="Go on although the settings mean something else now.")
+    bool, typer.Option("--accept-changes", help="Start even if changed settings give records another meaning.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Jars = Annotated[
     Path | None,
     typer.Option(
         envvar="LAKEHOUSE_INGEST_JARS",
         show_default=False,
-        help="A folder that holds the jars already; without it they are downloaded once into a cache.",
+        help="Folder that holds the jars. Without it they are downloaded once into a cache.",
     ),
 ]
 
@@ -97,9 +96,9 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
 @app.callback()
 def root(
     *,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """`version` is done by its callback."""
@@ -119,21 +118,22 @@ def run(
     namespace: Namespace = None,
     table: Table = None,
     event_time: EventTime = None,
-    every: Annotated[str | None, typer.Option(help="Land at the latest so long after the last landing: 5s.")] = None,
+    every: Annotated[str | None, typer.Option(help="Commit interval, such as 5s.")] = None,
     start: Start = None,
     seek: Seek = None,
     max_batches: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="End when each stream has landed so many batches.")
+        int | None,
+        typer.Option(min=1, show_default=False, help="Stop when each stream has committed this many batches."),
     ] = None,
     *,
     allow_code: AllowCode = False,
     until_latest: Annotated[
-        bool, typer.Option("--until-latest", help="End when all that is there now has landed.")
+        bool, typer.Option("--until-latest", help="Stop when everything that is in the topics now has been committed.")
     ] = False,
     accept_changes: AcceptChanges = False,
     jars: Jars = None,
 ) -> None:
-    """Ingest until Ctrl-C or SIGTERM: what is under way lands first."""
+    """Ingest until Ctrl-C or SIGTERM. The current batch is committed before the process ends."""
     flags = {
         **_flags(topics, name, brokers, catalog_uri, warehouse, namespace),
         "--table": table,
@@ -165,7 +165,7 @@ def check(
     allow_code: AllowCode = False,
     jars: Jars = None,
 ) -> None:
-    """Say whether `run` would work, by trying: Java, jars, brokers, topics, catalog, warehouse. Leaves no table."""
+    """Check whether `run` would work, by trying Java, jars, brokers, topics, catalog, warehouse. No table remains."""
     settings = _settings(config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=True)
     from lakehouse_ingest.cli.verbs import check as command  # noqa: PLC0415 - loads pyspark
 
@@ -186,17 +186,17 @@ def plan(
     event_time: EventTime = None,
     start: Start = None,
     seek: Seek = None,
-    sample: Annotated[int, typer.Option(min=1, help="Look at about so many records of each stream.")] = 10_000,
+    sample: Annotated[int, typer.Option(min=1, help="Read about this many records of each stream.")] = 10_000,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Look at all that is there now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Read all records that are there now.")] = False,
     allow_code: AllowCode = False,
     accept_changes: AcceptChanges = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """Say what `run` would make and change in the catalog, and of which records dead letters. Changes nothing.
+    """Show what `run` would create and change in the catalog, and which records it would dead-letter. Changes nothing.
 
-    Exit code 0: nothing would change; 7: something would; where the start would be refused, that code.
+    Exit code 0: nothing would change. 7: something would change. If `run` would be refused: the code of that refusal.
     """
     settings = _settings(
         config,
@@ -228,10 +228,10 @@ def status(
     *,
     allow_code: AllowCode = False,
     json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every two seconds, until Ctrl-C.")] = False,
     jars: Jars = None,
 ) -> None:
-    """What the tables know: offsets, lag, the last batch, rows, files, snapshots. Changes none of it."""
+    """Show what the tables hold: offsets, lag, the last batch, rows, files, snapshots. Changes nothing."""
     settings = _settings(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
@@ -244,12 +244,13 @@ def status(
 def top(
     config: Config = None,
     url: Annotated[
-        str | None, typer.Option(show_default=False, help="Where it serves its page, instead of `health` of a file.")
+        str | None,
+        typer.Option(show_default=False, help="Address of its status page, instead of `health` in a settings file."),
     ] = None,
     *,
-    once: Annotated[bool, typer.Option("--once", help="One look, then end, as without a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit, as without a terminal.")] = False,
 ) -> None:
-    """What a running pipeline is doing now: throughput, lag, freshness, batches, tables, dead letters, errors."""
+    """Watch a running pipeline: throughput, lag, freshness, batches, tables, dead-letter records, errors."""
     settings = None if url else _settings(config, {}, allow_code=True)
     from lakehouse_ingest.cli.verbs import top as command  # noqa: PLC0415 - loads rich
 
@@ -270,7 +271,7 @@ def verify(
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """Recount from the tables: every offset in exactly one place, or what is not. Changes nothing."""
+    """Count from the tables whether every offset is in exactly one place, and list the others. Changes nothing."""
     settings = _settings(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
@@ -283,28 +284,30 @@ def verify(
 @app.command()
 def files(
     table: Annotated[
-        str | None, typer.Argument(show_default=False, help="A table; without it all tables of the namespace.")
+        str | None, typer.Argument(show_default=False, help="Name of a table. Without it: all tables of the namespace.")
     ] = None,
     config: Config = None,
     catalog_uri: CatalogUri = None,
     warehouse: Warehouse = None,
     namespace: Namespace = None,
-    snapshot: Annotated[int | None, typer.Option(show_default=False, help="Those of an earlier snapshot.")] = None,
+    snapshot: Annotated[
+        int | None, typer.Option(show_default=False, help="Id of an earlier snapshot whose files to list.")
+    ] = None,
     *,
     allow_code: AllowCode = False,
     deletes: Annotated[
         bool,
         typer.Option(
             "--deletes",
-            help="List the files that delete rows of others too, each line with its kind in front; without this a table"
-            " that has any is refused: its files alone would show deleted rows.",
+            help="List delete files, too, each line with its kind in front. Without this option a table that has any"
+            " is refused, because its data files alone would show deleted rows.",
         ),
     ] = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """List the files that hold a table's rows now, a path a line, for engines that know only files."""
-    # Whoever reads files has no topics: any name does.
+    """List the files that hold a table's rows now, one path on each line, for engines that read only files."""
+    # A reader of files has no topics, so any name does.
     flags = _flags(None if config else "files", None, None, catalog_uri, warehouse, namespace)
     settings = _settings(config, flags, allow_code=allow_code)
     from lakehouse_ingest.cli.verbs import files as command  # noqa: PLC0415 - loads pyiceberg
@@ -322,15 +325,18 @@ def recover(
     warehouse: Warehouse = None,
     namespace: Namespace = None,
     choose: Annotated[
-        Choice | None, typer.Option(show_default=False, help="Do it: what the choices mean is said without this.")
+        Choice | None,
+        typer.Option(
+            show_default=False, help="The choice to carry out. Without this option the choices are explained."
+        ),
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Of this topic or table alone.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only for this topic or table.")] = None,
     *,
     allow_code: AllowCode = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """Say what keeps a pipeline from starting, such as a topic made anew, and what can be done; do what is chosen."""
+    """Show what stops a pipeline from starting, such as a recreated topic, and the choices; carry out a choice."""
     settings = _settings(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
@@ -349,18 +355,23 @@ def acknowledge(
     catalog_uri: CatalogUri = None,
     warehouse: Warehouse = None,
     namespace: Namespace = None,
-    reason: Annotated[str, typer.Option(show_default=False, help="Why; it is kept with the ranges.")] = "",
-    only: Annotated[str | None, typer.Option(help="What this topic or table alone has lost.")] = None,
+    reason: Annotated[
+        str, typer.Option(show_default=False, help="Why the rows were deleted. It is kept with the offsets.")
+    ] = "",
+    only: Annotated[str | None, typer.Option(help="Only for this topic or table.")] = None,
     offsets: Annotated[
-        list[str] | None, typer.Option(show_default=False, help="These alone: topic/partition/first-last; repeatable.")
+        list[str] | None,
+        typer.Option(show_default=False, help="Only these offsets: topic/partition/first-last. May be repeated."),
     ] = None,
     *,
     allow_code: AllowCode = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it says what would be done.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this option it only shows what it would do.")
+    ] = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """Note that rows were taken out on purpose, as by an erasure: `verify` then counts them as removed, not lost."""
+    """Record that rows were deleted on purpose. `verify` then counts them as removed instead of lost."""
     settings = _settings(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
@@ -375,8 +386,8 @@ def acknowledge(
 
 @app.command()
 def promote(
-    table: Annotated[str, typer.Option(show_default=False, help="The table, or namespace.table.")],
-    field: Annotated[str, typer.Option(show_default=False, help="The field that was set aside; path.to.it.")],
+    table: Annotated[str, typer.Option(show_default=False, help="Name of the table, or namespace.table.")],
+    field: Annotated[str, typer.Option(show_default=False, help="The rescued field, as path.to.it.")],
     config: Config = None,
     topics: Topics = None,
     name: Name = None,
@@ -386,15 +397,17 @@ def promote(
     namespace: Namespace = None,
     type: Annotated[  # noqa: A002 - as it is typed
         str | None,
-        typer.Option(show_default=False, help="Of the column; without it that of the values."),
+        typer.Option(show_default=False, help="Type of the column. Without it: the type of the values."),
     ] = None,
     *,
     allow_code: AllowCode = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: what would be done is said without this.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this option it only shows what it would do.")
+    ] = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """Make a field that contracts have set aside a column of its own, and fill it for the rows that are there."""
+    """Turn a rescued field into a column, and fill the column for the rows that exist."""
     settings = _settings(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
@@ -413,26 +426,33 @@ def adopt(
     warehouse: Warehouse = None,
     namespace: Namespace = None,
     from_table: Annotated[
-        str | None, typer.Option(help="The offsets of the Kafka Connect sink that has fed this table, namespace.name.")
+        str | None,
+        typer.Option(help="Take the offsets of the Kafka Connect sink that wrote this table, namespace.name."),
     ] = None,
     from_checkpoint: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Those of a Spark query, by its checkpoint folder.")
+        Path | None, typer.Option(file_okay=False, help="Take the offsets of a Spark query from its checkpoint folder.")
     ] = None,
-    from_group: Annotated[str | None, typer.Option(help="Those that a Kafka consumer group has committed.")] = None,
+    from_group: Annotated[
+        str | None, typer.Option(help="Take the offsets that this Kafka consumer group has committed.")
+    ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help='Those of a file, each the next to read: {"topic": {"0": 42}}.'),
+        typer.Option(
+            dir_okay=False, help='Take the offsets from a file; each is the next to read: {"topic": {"0": 42}}.'
+        ),
     ] = None,
     *,
     allow_code: AllowCode = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Although the topic no longer holds what comes next.")
+        bool, typer.Option("--accept-loss", help="Go on even if the topic no longer holds the next records.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it: what would be done is said without this.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this option it only shows what it would do.")
+    ] = False,
     json: Json = False,
     jars: Jars = None,
 ) -> None:
-    """Take over tables that another writer has fed so far: say where it has ended, and go on from there."""
+    """Take over tables that another program has written so far, and go on where that program stopped."""
     settings = _settings(
         config, _flags(topics, name, brokers, catalog_uri, warehouse, namespace), allow_code=allow_code
     )
@@ -449,14 +469,19 @@ def settings(
     config: Config = None,
     *,
     example: Annotated[
-        Form | None, typer.Option(help="A file with every setting, its default and what it is for.")
+        Form | None, typer.Option(help="Print a settings file with every setting, its default and its meaning.")
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of a settings file, for editors.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """What there is to set; with a settings file what is in force, and where each value came from."""
+    """List all settings. With a settings file: the values in force, and where each of them came from."""
     from lakehouse_ingest.cli.verbs import settings as command  # noqa: PLC0415
 
-    if example:
+    if schema:
+        command.schema()
+    elif example:
         command.example(example.value)
     elif config:
         _settings(config, {}, allow_code=True)
@@ -469,7 +494,7 @@ def settings(
 
 @app.command()
 def metrics(*, json: Json = False) -> None:
-    """What is measured, as a page in Markdown: names, units, attributes, meanings."""
+    """List all metrics as a page in Markdown: names, units, attributes, meanings."""
     from lakehouse_ingest.cli.verbs import metrics as command  # noqa: PLC0415
 
     command.metrics(as_json=json)
@@ -478,14 +503,14 @@ def metrics(*, json: Json = False) -> None:
 @app.command()
 def demo(
     folder: Annotated[
-        Path, typer.Option(file_okay=False, help="Where the warehouse, the broker's records and demo.json are left.")
+        Path, typer.Option(file_okay=False, help="Folder for the warehouse, the broker's records and demo.json.")
     ] = Path("demo"),
-    seconds: Annotated[float, typer.Option(min=1, help="How long events are produced.")] = 30,
+    seconds: Annotated[float, typer.Option(min=1, help="How long records are produced.")] = 30,
     *,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave it all running until Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     jars: Jars = None,
 ) -> None:
-    """Show it: a broker, a catalog and made-up sensors on this machine, ingested and read back, within a minute."""
+    """Run a broker, a catalog and invented sensors on this machine; ingest their records and read them back."""
     from lakehouse_ingest.cli.verbs import demo as command  # noqa: PLC0415 - loads pyspark
 
     command.demo(folder, seconds, keep=keep, jars=jars)
@@ -499,8 +524,8 @@ def serve(
         typer.Option(
             file_okay=False,
             show_default=False,
-            help="The folder that holds tables and catalog, made if absent; without it that of the settings file, or"
-            " ./lakehouse.",
+            help="Folder of the catalog and of its tables; created if missing. Without it: that of the settings file,"
+            " or ./lakehouse.",
         ),
     ] = None,
     port: Annotated[
@@ -509,17 +534,17 @@ def serve(
             min=0,
             max=65535,
             show_default=False,
-            help="Where to listen on 127.0.0.1; without it where it was the last time, else at 8181 or the "
-            "next free one; 0 for any.",
+            help="Port to listen on, at 127.0.0.1. Without it: the last one that was used, else 8181 or the next free"
+            " one. 0: any free port.",
         ),
     ] = None,
     jars: Jars = None,
 ) -> None:
-    """Serve a warehouse folder to any Iceberg reader and writer on this machine, until Ctrl-C."""
+    """Serve a warehouse folder to every Iceberg reader and writer on this machine, until Ctrl-C."""
     from lakehouse_ingest.cli.verbs import catalog as command  # noqa: PLC0415 - likewise
     from lakehouse_ingest.tables.clients import embedded  # noqa: PLC0415 - loads pyspark
 
-    # Whoever serves tables has no topics: any name does.
+    # A server of tables has no topics, so any name does.
     settings = _settings(
         config, _flags(None if config else "tables", None, None, None, warehouse, None), allow_code=True
     )
@@ -528,12 +553,15 @@ def serve(
 
 @jars_app.command()
 def bundle(
-    folder: Annotated[Path, typer.Argument(file_okay=False, show_default=False, help="Made if absent.")],
+    folder: Annotated[
+        Path, typer.Argument(file_okay=False, show_default=False, help="The folder; created if missing.")
+    ],
     kinds: Annotated[
-        list[str] | None, typer.Argument(show_default=False, help="spark, catalog, broker …; without any: all.")
+        list[str] | None,
+        typer.Argument(show_default=False, help="Kinds of jars, such as spark, catalog or broker. Without any: all."),
     ] = None,
 ) -> None:
-    """Make the folder for a machine without a network, whose LAKEHOUSE_INGEST_JARS will name it."""
+    """Download all jars into a folder, for a machine without a network. Name it there in LAKEHOUSE_INGEST_JARS."""
     from lakehouse_ingest.cli.verbs import jars as command  # noqa: PLC0415 - loads pyspark
 
     command.bundle(folder, kinds)
@@ -541,7 +569,7 @@ def bundle(
 
 @jars_app.command()
 def warm() -> None:
-    """Keep Spark's classes as Java maps them: every later start on this machine is faster. 180 MB, once."""
+    """Build a class-data archive for Java (180 MB). Every later start on this machine is faster."""
     from lakehouse_ingest.cli.verbs import jars as command  # noqa: PLC0415 - loads pyspark
 
     command.warm()
@@ -549,7 +577,7 @@ def warm() -> None:
 
 @app.command()
 def clean() -> None:
-    """Remove the downloaded jars. Tables stay."""
+    """Remove the downloaded jars. Tables are not touched."""
     from lakehouse_ingest.cli.verbs import clean as command  # noqa: PLC0415 - loads pyspark
 
     command.clean()
@@ -563,7 +591,7 @@ def _flags(
     warehouse: Path | None,
     namespace: str | None,
 ) -> dict[str, Any]:
-    """What every verb that is about a pipeline can be told without a file."""
+    """The flags that every verb about a pipeline takes."""
     return {
         "--topics": topics,
         "--name": name,
@@ -575,7 +603,7 @@ def _flags(
 
 
 def _settings(config: Path | None, flags: dict[str, Any], *, allow_code: bool = False) -> "Settings":
-    """`allow_code`, too, where the verb refuses what names code by itself, or uses nothing that could."""
+    """A verb that refuses code by itself, or uses nothing that names code, gives `allow_code` as well."""
     from lakehouse_ingest.settings import from_flags, load  # noqa: PLC0415 - help and version need no pydantic
     from lakehouse_ingest.settings.named_code import refuse_code  # noqa: PLC0415 - likewise
 
@@ -592,7 +620,7 @@ def _settings(config: Path | None, flags: dict[str, Any], *, allow_code: bool = 
 
 
 def main() -> None:
-    """The command; every error of ours ends here."""
+    """The entry point; every error of ours ends here."""
     try:
         app()
     except LakehouseError as error:
@@ -601,13 +629,13 @@ def main() -> None:
         loaded = LOADED.get()
         say(f"lakehouse-ingest: {fitted(loaded.explained(str(error)) if loaded else str(error))}", err=True)
         sys.exit(error.exit_code)
-    except Exception as bug:  # noqa: BLE001 - the last net: a sentence, not a stack
+    except Exception as bug:  # noqa: BLE001 - a bug is reported in a sentence, too
         if DEBUG.get():
             say(traceback.format_exc(), err=True)
         said = " ".join(str(bug).split())[:120]
         say(
-            f"lakehouse-ingest: this should not happen ({type(bug).__name__}: {said}); with --debug before the verb it"
-            " says where",
+            f"lakehouse-ingest: internal error ({type(bug).__name__}: {said}); please report it with the output of"
+            " `lakehouse-ingest --debug` and the same words",
             err=True,
         )
         sys.exit(1)

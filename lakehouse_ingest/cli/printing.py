@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lakehouse_ingest.operations.verify.findings import Finding, FindingKind
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_words import without_login
 
 SHOWN = 3  # snapshots of a finding; the others are in the JSON
 UNKNOWN_STREAM = (

@@ -14,16 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_ingest.errors import LedgerUnclear
+from lakehouse_ingest.ledger.keys import FENCE, HEADS, MARK, SETTINGS, SIZE, TOKEN, TRACE
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token
 
 FORMAT = 1
-PREFIX = "lakehouse."
-MARK = f"{PREFIX}mark."  # followed by the pipeline's name
 SEPARATOR = ":"  # between a mark's format and its text; no letter of base 85
-SETTINGS = f"{PREFIX}settings."  # likewise, in the batch record only
-HEADS = f"{PREFIX}heads."  # likewise
-SIZE = f"{PREFIX}size."  # likewise; see `batch_size`
-FENCE = f"{PREFIX}fence"  # of a commit that moves main and nothing else: the pipeline, and the epoch that began
 LARGEST = 4 << 20  # bytes of a mark or of heads, unpacked: 100,000 partitions take less
 
 Summary = Mapping[str, str]
@@ -67,8 +62,8 @@ def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
     """The properties of a commit: our mark, and the other pipelines' marks of `carried` as they are."""
     others = as_it_was(carried)
     own = {
-        f"{PREFIX}token": str(mark.token),
-        f"{PREFIX}trace": mark.trace,
+        TOKEN: str(mark.token),
+        TRACE: mark.trace,
         f"{MARK}{mark.token.pipeline}": encode(mark),
     }
     return {**others, **{key: text for key, text in own.items() if text}}

@@ -20,7 +20,7 @@ from lakehouse_ingest.observe.health import Board, State
 from lakehouse_ingest.observe.pages import StatusPages
 from lakehouse_ingest.observe.recent_activity import RecentActivity
 from lakehouse_ingest.settings import HealthSettings, Settings
-from lakehouse_ingest.settings.secret_words import secrets_of
+from lakehouse_ingest.settings.secret_words import WORDS, secrets_of
 from telemetry import Event, Events, Listener, LogLines, Meter, Metrics, Span, carried, metrics, metrics_page
 
 __all__ = ["Event", "Listener", "Span", "Watch", "carried", "metrics", "metrics_page", "pushing", "watch"]
@@ -243,6 +243,7 @@ def _shown(error: BaseException) -> str:
 def watch(settings: Settings, *, instance: str = "") -> Watch:
     """Configures the log and starts telemetry, as the settings say. Without `instance` a process names itself."""
     telemetry.configure_logs(telemetry.LogOptions(settings.log.level, settings.log.format))
+    telemetry.mask_names(WORDS)
     for secret in secrets_of(settings):
         telemetry.mask(secret)
     wanted = settings.telemetry

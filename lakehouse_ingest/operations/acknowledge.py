@@ -16,7 +16,7 @@ from lakehouse_ingest.operations.verify.stream_verification import Verification
 from lakehouse_ingest.operations.verify.streams import verification_of
 from lakehouse_ingest.records import Token, TopicPartition
 from lakehouse_ingest.settings import Settings, StreamSettings
-from lakehouse_ingest.tables import Lake, batch_log
+from lakehouse_ingest.tables import PipelineTables, batch_log
 
 HOW = "Give --yes with a --reason, or fix the cause of what is lost."
 
@@ -28,7 +28,7 @@ class Losses:
     """What one stream has lost, and what of it a person means."""
 
     name: str
-    lake: Lake
+    lake: PipelineTables
     batch_log: str  # its name
     verified: Verification | None = None  # None: the catalog knows nothing of the stream
     meant: RangesByPartition = field(default_factory=dict)

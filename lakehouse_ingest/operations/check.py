@@ -26,9 +26,9 @@ from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, Settings, StreamSettings
-from lakehouse_ingest.settings.values import without_login
+from lakehouse_ingest.settings.secret_words import without_login
 from lakehouse_ingest.stages import sources
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.catalog_address import address_or_empty
 from lakehouse_ingest.tables.clients import connection_of, spark_properties
 from lakehouse_ingest.tables.stream_tables import foretold
@@ -49,7 +49,7 @@ class CheckLine:
 @dataclass(frozen=True)
 class ReachedCatalog:
     catalog: CatalogSettings
-    lake: Lake
+    lake: PipelineTables
 
 
 Step = Generator[CheckLine, None, T | None]
@@ -137,7 +137,9 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
         _refuse_where_nothing_can_be_made(settings.catalog.path)
     catalog = stack.enter_context(address_or_empty(settings, jars))
     uri, namespace = catalog.uri or "", catalog.namespace
-    lake = Lake(connection_of(catalog, settings.s3, uri), settings.name, catalog.publish, create=catalog.create)
+    lake = PipelineTables(
+        connection_of(catalog, settings.s3, uri), settings.name, catalog.publish, create=catalog.create
+    )
     if not lake.creates:
         lake.ensure_namespace(namespace)
     there = "is there" if lake.has_namespace(namespace) else "will be created"
@@ -151,25 +153,25 @@ def _refuse_where_nothing_can_be_made(folder: Path) -> None:
         raise SettingsRefused(f"`catalog.path` is {folder}, and {there} can't be written: choose another place")
 
 
-def _table(settings: Settings, lake: Lake, stack: ExitStack) -> tuple[str, str]:
+def _table(settings: Settings, lake: PipelineTables, stack: ExitStack) -> tuple[str, str]:
     name, location = stack.enter_context(lake.probe(settings.catalog.namespace))
     if storage.known(location):
         storage.at(location, settings.catalog, settings.s3).try_to_write(location)
     return f"a probe, created at {location}", name
 
 
-def _pyiceberg(lake: Lake, name: str) -> tuple[str, None]:
+def _pyiceberg(lake: PipelineTables, name: str) -> tuple[str, None]:
     lake.write_and_read(name)
     return "has written to the probe and read it", None
 
 
-def _publish(settings: Settings, lake: Lake, name: str) -> tuple[str, None]:
+def _publish(settings: Settings, lake: PipelineTables, name: str) -> tuple[str, None]:
     lake.open(name, 1)
     where = "on our branch" if settings.catalog.publish == "branch" else "without a branch"
     return f"rows can be written unseen {where}, and published later", None
 
 
-def _tables(settings: Settings, lake: Lake) -> tuple[str, None]:
+def _tables(settings: Settings, lake: PipelineTables) -> tuple[str, None]:
     """The tables whose names are known before any record is read."""
     entries = [name for stream in settings.streams for name in foretold(stream, stream.topics)]
     wanted = dict.fromkeys([*entries, settings.dead_letters.table, settings.ledger.batch_table])

@@ -13,12 +13,12 @@ from lakehouse_ingest.ledger.marks import Head
 from lakehouse_ingest.operations.proposal import Proposal
 from lakehouse_ingest.records import Choice, SourceIdentity
 from lakehouse_ingest.resume import blockers, decision, shared_partitions
-from lakehouse_ingest.resume.blockers import Answer, Question, SourceNow
-from lakehouse_ingest.resume.decision import Decision, Kind
+from lakehouse_ingest.resume.blockers import Blocker, Resolution, SourceNow
+from lakehouse_ingest.resume.decision import Decision, DecisionKind
 from lakehouse_ingest.resume.start_offsets import complete
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
-from lakehouse_ingest.tables import Lake, Place, Registered, newest_generation
+from lakehouse_ingest.tables import PipelineTables, Position, Registered, newest_generation
 from lakehouse_ingest.tables.clients import connection_of
 
 HOW = "Give --choose with one of these, or fix the cause and start again."
@@ -29,15 +29,15 @@ class Recovery:
     """One stream: how far it has come, and what keeps it from starting."""
 
     identity: str
-    lake: Lake
+    lake: PipelineTables
     batch_log: str  # its name
-    places: Sequence[Place] = ()  # on the batch log and then on the tables; none if nothing was ever committed
+    places: Sequence[Position] = ()  # on the batch log and then on the tables; none if nothing was ever committed
     registered: Mapping[str, Registered] = field(default_factory=dict)
     heads: Mapping[str, Head] = field(default_factory=dict)
-    blockers: Sequence[Question] = ()
-    done: Mapping[str, Answer] = field(default_factory=dict)  # by what was found
+    blockers: Sequence[Blocker] = ()
+    done: Mapping[str, Resolution] = field(default_factory=dict)  # by what was found
 
-    def about(self, only: str | None) -> Sequence[Question]:
+    def about(self, only: str | None) -> Sequence[Blocker]:
         """All blockers, or those about one topic, or about one table. The table's name may lack the namespace."""
         if only is None:
             return self.blockers
@@ -54,7 +54,7 @@ class Recovery:
         return len(self.blockers) - len(self.done)
 
 
-Answered = Sequence[tuple[Question, Answer]]
+Answered = Sequence[tuple[Blocker, Resolution]]
 
 
 def look(settings: Settings, uri: str, choice: Choice | None, only: str | None) -> Proposal[Sequence[Recovery]]:
@@ -78,7 +78,7 @@ def _proposal(found: Sequence[Recovery]) -> Proposal[Sequence[Recovery]]:
 
 def _recovery_of(settings: Settings, stream: StreamSettings, uri: str) -> Recovery:
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
+    lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
     name = f"{namespace}.{settings.ledger.batch_table}"
     batch_log = lake.find(name)
     if batch_log is None:
@@ -116,7 +116,7 @@ def _answers(recovery: Recovery, choice: Choice, only: str | None) -> Answered:
     return [(each, each.choices[choice]) for each in asked]
 
 
-def found_of(blocker: Question) -> str:
+def found_of(blocker: Blocker) -> str:
     """What was found, without the advice that a start gives: this is where it leads to."""
     return str(blocker.error).removesuffix(blockers.ADVICE)
 
@@ -144,7 +144,7 @@ def _decision(recovery: Recovery, answers: Answered) -> Decision:
         source = SourceIdentity(answer.cluster or source.cluster, {**source.topics, **answer.topics})
     taken = {name for _, answer in answers for name in answer.tables}
     return Decision(
-        kind=Kind.RECOVER,
+        kind=DecisionKind.RECOVER,
         pipeline=recovery.identity,
         generation=recovery.generation + 1,
         source=source,

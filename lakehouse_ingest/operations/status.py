@@ -9,11 +9,12 @@ from typing import Any
 
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import marks as ledger
+from lakehouse_ingest.ledger.keys import TOKEN
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources.open_transactions import uncommitted
-from lakehouse_ingest.tables import Lake, TableState, newest_generation
+from lakehouse_ingest.tables import PipelineTables, TableState, newest_generation
 from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
@@ -69,7 +70,7 @@ class StreamStanding:
 
 
 def standing(
-    lake: Lake, identity: str, batch_log_name: str, ends: Offsets | None, high: Offsets, every: float
+    lake: PipelineTables, identity: str, batch_log_name: str, ends: Offsets | None, high: Offsets, every: float
 ) -> StreamStanding | None:
     """None if this stream has left no mark. `ends`: how far a reader gets; `high`: how far records are written."""
     batch_log = lake.find(batch_log_name)
@@ -114,9 +115,11 @@ def _moment(milliseconds: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
 
 
-def _last_batch(lake: Lake, batch_log: TableState, identity: str, recent: dt.timedelta) -> BatchStanding | None:
+def _last_batch(
+    lake: PipelineTables, batch_log: TableState, identity: str, recent: dt.timedelta
+) -> BatchStanding | None:
     """The last batch of this stream. Other streams may have written to the batch log since."""
-    tokens = ((each, each.summary.get(f"{ledger.PREFIX}token", "")) for each in batch_log.ancestors())
+    tokens = ((each, each.summary.get(TOKEN, "")) for each in batch_log.ancestors())
     own = next((each for each, token in tokens if _is_of_batch(token, identity)), None)
     newest = own or next(batch_log.ancestors(), None)
     if newest is None:
@@ -165,7 +168,7 @@ def of_streams(settings: Settings, uri: str) -> list[StreamStatus]:
 
 def _status(settings: Settings, stream: StreamSettings, uri: str) -> StreamStatus:
     identity = settings.identity_of(stream)
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), identity)
     batch_log = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
     ends: Offsets | None = None
     high: Offsets = {}

@@ -27,7 +27,7 @@ from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch, carried
 from lakehouse_ingest.pipeline import split_by_table
 from lakehouse_ingest.pipeline.reporting import BatchReports
-from lakehouse_ingest.pipeline.split_by_table import Part, Parted
+from lakehouse_ingest.pipeline.split_by_table import SplitBatch, TablePart
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Offsets, Range, Receipt, Token
 from lakehouse_ingest.resume.start import Opened
 from lakehouse_ingest.schema.columns import EVENT_TIME
@@ -37,8 +37,8 @@ from lakehouse_ingest.stages.accounting import FILTERED, LANDED, Tally
 from lakehouse_ingest.stages.routing import only_route, route
 from lakehouse_ingest.stages.sources import envelope
 from lakehouse_ingest.stages.transforms import Transform
-from lakehouse_ingest.tables import Place
-from lakehouse_ingest.tables.batch_log import BatchRecord, Landed
+from lakehouse_ingest.tables import Position
+from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
 from lakehouse_ingest.tables.stream_tables import StreamTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
@@ -57,16 +57,16 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPart:
     """A part of the batch that is written, and what became of its records."""
 
-    part: Part
+    part: TablePart
     rows: Unpublished
     tally: Tally
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WrittenBatch:
     """All of a batch that is written and not yet published."""
 
     rows: Sequence[Unpublished]
@@ -101,7 +101,7 @@ class BatchRunner:
         return self.stream.known_as
 
     @property
-    def record(self) -> BatchRecord:
+    def record(self) -> BatchLog:
         return self.opened.record
 
     @property
@@ -132,7 +132,7 @@ class BatchRunner:
             reached(FailPoint.LANDED)
             kept = outcome.tally.discarding() if self.stream.on_error == "ignore" else outcome.tally
             tally, reasons = Tally.sum([kept, before]), outcome.tally.dead
-            landed = Landed(token, work.range, started_at, tally, reasons, receipts, work.trace, outcome.note)
+            landed = LandedBatch(token, work.range, started_at, tally, reasons, receipts, work.trace, outcome.note)
             with self.watch.stage("record", self.name):
                 self.record.add(landed)
             reached(FailPoint.RECORDED)
@@ -182,7 +182,7 @@ class BatchRunner:
         return found if isinstance(found, TableKeeper) and found.settled else None
 
     @contextmanager
-    def _split(self, records: DataFrame, keeper: TableKeeper | None, work: Work) -> Iterator[Parted]:
+    def _split(self, records: DataFrame, keeper: TableKeeper | None, work: Work) -> Iterator[SplitBatch]:
         if keeper:
             self.tables.register()
             yield split_by_table.whole(records, keeper, len(work.range), self._span)
@@ -206,7 +206,7 @@ class BatchRunner:
 
     # -- written, and not seen yet ------------------------------------------------------------------------
 
-    def _write(self, parted: Parted, work: Work) -> Outcome:
+    def _write(self, parted: SplitBatch, work: Work) -> WrittenBatch:
         read = parted.looked is None  # with the pass that writes
         written, failures = self._each(lambda part: self._write_part(part, work, read=read), parted.parts)
         failures = [*parted.failures, *failures]
@@ -234,16 +234,16 @@ class BatchRunner:
         tally = Tally.sum(tallies)
         if parted.looked:
             tally = replace(tally, bytes=parted.looked.bytes, traces=parted.looked.traces)
-        return Outcome(rows, tally, failures, _note(tally, parted, written))
+        return WrittenBatch(rows, tally, failures, _note(tally, parted, written))
 
-    def _write_part(self, part: Part, work: Work, *, read: bool) -> Written:
+    def _write_part(self, part: TablePart, work: Work, *, read: bool) -> WrittenPart:
         newest = F.when(F.col(FAULT).isNull(), F.col(EVENT_TIME)) if self.watch.measures else None
         observed, tally = accounting.counted(
             part.rows, work.range, accounting.by_fault(), newest, traces=read and work.traced
         )
         sound = observed.where(F.col(FAULT).isNull()).drop(RECORD, FAULT)
         runs = (*(["read"] if read else []), "decode", "shape")
-        return Written(part, self._write_rows(part.landing, sound, part.size, work, runs), tally())
+        return WrittenPart(part, self._write_rows(part.landing, sound, part.size, work, runs), tally())
 
     def _write_letters(
         self, faulty: Sequence[DataFrame], astray: Sequence[DataFrame], names: frozenset[str], work: Work
@@ -280,7 +280,7 @@ class BatchRunner:
         self.reports.written(written)
         return written
 
-    def _mark(self, place: Place, work: Work) -> Mark:
+    def _mark(self, place: Position, work: Work) -> Mark:
         before: Mapping[tuple[str, int], int] = place.mark.complete if place.mark else {}
         return Mark(
             work.token,
@@ -296,7 +296,7 @@ class BatchRunner:
 
     # -- published ----------------------------------------------------------------------------------------
 
-    def _publish(self, outcome: Outcome) -> list[Receipt]:
+    def _publish(self, outcome: WrittenBatch) -> list[Receipt]:
         receipts, failed = self._each(self._publish_rows, [each for each in outcome.rows if each.rows])
         if failures := [*outcome.failures, *failed]:
             raise failures[0]
@@ -335,7 +335,7 @@ class BatchRunner:
         return done, [failure for failure in failures if failure is not None]
 
 
-def _check_shown(place: Place, mark: Mark) -> None:
+def _check_shown(place: Position, mark: Mark) -> None:
     """Whether the table, as the catalog has shown it after the commit, holds what was to land: else it is not told."""
     if place.main is None or any(place.held.get(at, 0) < offset for at, offset in mark.held().items()):
         raise TryAgain(f"the catalog took a commit to {place.table} that the table does not show")
@@ -369,7 +369,7 @@ def _bad(rows: DataFrame) -> BadRecord:
     )
 
 
-def _note(tally: Tally, parted: Parted, written: Sequence[Written]) -> str:
+def _note(tally: Tally, parted: SplitBatch, written: Sequence[WrittenPart]) -> str:
     """What a person should know of this batch; nothing as a rule."""
     # A task that ran twice counts twice; files count once. What is committed is what the files hold.
     amiss = [

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.environment.spark_names import quoted
 from lakehouse_ingest.errors import LakehouseError, TryAgain
+from lakehouse_ingest.ledger.keys import REGISTERED
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.pipeline.effects import ChangesTables
@@ -27,9 +28,9 @@ from lakehouse_ingest.records import SOURCE, Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages.accounting import Tally
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import REGISTERED, Connection, Foreseen, Lake, Partition, Place, RehearsedLake, Stage
+from lakehouse_ingest.tables import Connection, DryRun, Foreseen, ImaginedTables, Partition, PipelineTables, Position
 from lakehouse_ingest.tables.append import tasks_for
-from lakehouse_ingest.tables.batch_log import Landed
+from lakehouse_ingest.tables.batch_log import LandedBatch
 from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
@@ -86,23 +87,23 @@ class ImaginedEffects(ChangesTables):
             self.seen.examples = {**_examples(rows), **self.seen.examples}
         return Unpublished(landing, mark, 0, written, 0, 0, spread)
 
-    def publish(self, written: Unpublished) -> Place:
+    def publish(self, written: Unpublished) -> Position:
         place = written.landing.place
         return replace(place, main=place.main or 0, mark=written.mark)
 
     def record(
         self,
-        place: Place,
+        place: Position,
         rows: Sequence[Mapping[str, object]],  # noqa: ARG002 - a log of what has not happened
         mark: Mark,  # noqa: ARG002
         extra: Mapping[str, str],  # noqa: ARG002
-    ) -> Place:
+    ) -> Position:
         return place
 
     def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
         """Nobody is told of what has not landed."""
 
-    def expire(self, place: Place) -> Place:
+    def expire(self, place: Position) -> Position:
         return place
 
 
@@ -115,10 +116,10 @@ class ImaginedReports(BatchReports):
     def written(self, rows: Unpublished) -> None:
         """No files are."""
 
-    def published(self, rows: Unpublished, place: Place) -> None:
+    def published(self, rows: Unpublished, place: Position) -> None:
         """Nothing is."""
 
-    def landed(self, landed: Landed, span: Span) -> None:
+    def landed(self, landed: LandedBatch, span: Span) -> None:
         del span
         seen = self.seen
         seen.offsets += len(landed.batch)
@@ -138,23 +139,23 @@ class ImaginedWorld:
 
     connection: Connection
     watch: Watch
-    stage: Stage
+    stage: DryRun
     seen: Seen
 
-    def lake(self, settings: Settings, pipeline: str) -> Lake:
-        return RehearsedLake(self.connection, pipeline, self.stage, create=settings.catalog.create)
+    def lake(self, settings: Settings, pipeline: str) -> PipelineTables:
+        return ImaginedTables(self.connection, pipeline, self.stage, create=settings.catalog.create)
 
     def effects(
         self,
         settings: Settings,
         stream: StreamSettings,  # noqa: ARG002 - those of all streams are alike
-        lake: Lake,
+        lake: PipelineTables,
         source: Source,  # noqa: ARG002
         spark: SparkSession,  # noqa: ARG002
     ) -> Effects:
         return ImaginedEffects(lake, self.seen, _dead_letters(settings))
 
-    def reports(self, settings: Settings, stream: StreamSettings, lake: Lake) -> BatchReports:
+    def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports:
         return ImaginedReports(stream.known_as, self.watch, _dead_letters(settings), lake.metadata_size, seen=self.seen)
 
 
@@ -264,16 +265,16 @@ def properties_of(table: Foreseen) -> Mapping[str, str]:
 
 def foresee(pipeline: Pipeline, sample: int | None) -> Foresight:
     """Stream by stream, upon one stage: what one would make, the next one finds."""
-    stage = Stage()
+    stage = DryRun()
     outlooks = [_outlook(pipeline, number, stage, sample) for number in range(len(pipeline.settings.streams))]
-    lake = RehearsedLake(pipeline.connection, pipeline.settings.name, stage, create=pipeline.settings.catalog.create)
+    lake = ImaginedTables(pipeline.connection, pipeline.settings.name, stage, create=pipeline.settings.catalog.create)
     names = dict.fromkeys([*stage.tables, *(name for each in outlooks for name in each.tables)])
     tables = [found for name in names if (found := stage.tables.get(name) or _unchanged(lake, name))]
     notes = {each.after.name: lake.inspected(each.after.name) for each in tables if each.before}
     return Foresight([*stage.namespaces], tables, notes, outlooks)
 
 
-def _outlook(pipeline: Pipeline, number: int, stage: Stage, sample: int | None) -> Outlook:
+def _outlook(pipeline: Pipeline, number: int, stage: DryRun, sample: int | None) -> Outlook:
     seen, refusal = Seen(), None
     options = replace(pipeline.options, until_latest=True, sample=sample, max_batches=None)
     stream = pipeline.streams(ImaginedWorld(pipeline.connection, pipeline.watch, stage, seen), options)[number]
@@ -307,6 +308,6 @@ def _looked_at(start: OneStart | None) -> tuple[int, Sequence[str]]:
     return there, sorted(keeper.name for keeper in keepers if isinstance(keeper, TableKeeper))
 
 
-def _unchanged(lake: Lake, name: str) -> Foreseen | None:
+def _unchanged(lake: PipelineTables, name: str) -> Foreseen | None:
     state = lake.find(name)
     return Foreseen(state, state) if state else None

@@ -24,10 +24,10 @@ from lakehouse_ingest.tables import (
     Connection,
     Contract,
     Evolution,
-    Lake,
     Partition,
-    Place,
+    PipelineTables,
     Plan,
+    Position,
     Registered,
     TableSpec,
     TableState,
@@ -48,7 +48,7 @@ COUNTS = ("added-records", "added-data-files", "added-files-size", "changed-part
 class ChangesTables:
     """Tables are made and changed through a catalog: the real one, or one that only imagines the changes."""
 
-    lake: Lake
+    lake: PipelineTables
 
     def create(self, spec: TableSpec) -> TableState:
         return self.lake.create(spec)
@@ -62,10 +62,10 @@ class ChangesTables:
     def set_properties(self, table: str, properties: Mapping[str, str]) -> None:
         self.lake.tell(table, properties)
 
-    def claim(self, first: str, others: Sequence[str]) -> tuple[Place, TableState]:
+    def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         return self.lake.claimed(first, others)
 
-    def open(self, table: str, epoch: int) -> Place:
+    def open(self, table: str, epoch: int) -> Position:
         return self.lake.open(table, epoch)
 
     def register(self, record: str, tables: Mapping[str, Registered]) -> None:
@@ -92,10 +92,12 @@ class LiveEffects(ChangesTables):
             raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
         return Unpublished(landing, mark, found.id, *(int(found.summary.get(what, 0)) for what in COUNTS))
 
-    def publish(self, written: Unpublished) -> Place:
+    def publish(self, written: Unpublished) -> Position:
         return self.lake.publish(written.landing.place, written.snapshot, written.mark)
 
-    def record(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def record(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         return self.lake.append(place, rows, mark, extra)
 
     def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
@@ -104,7 +106,7 @@ class LiveEffects(ChangesTables):
         else:
             self.group_offsets.publish(complete)
 
-    def expire(self, place: Place) -> Place:
+    def expire(self, place: Position) -> Position:
         if not is_due(place.snapshots, place.expirable):
             return place
         reached(FailPoint.EXPIRING)
@@ -125,17 +127,17 @@ class LiveEffects(ChangesTables):
 class World(Protocol):
     """What the streams of a pipeline act upon."""
 
-    def lake(self, settings: Settings, pipeline: str) -> Lake:
+    def lake(self, settings: Settings, pipeline: str) -> PipelineTables:
         """The tables, as this stream sees them; one for all of its starts, for it knows the last epoch."""
         ...
 
     def effects(
-        self, settings: Settings, stream: StreamSettings, lake: Lake, source: Source, spark: SparkSession
+        self, settings: Settings, stream: StreamSettings, lake: PipelineTables, source: Source, spark: SparkSession
     ) -> Effects:
         """Of one start."""
         ...
 
-    def reports(self, settings: Settings, stream: StreamSettings, lake: Lake) -> BatchReports: ...
+    def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports: ...
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,9 @@ class RealWorld:
     watch: Watch
     turns: Turns = field(default_factory=Turns)  # at the tables that several streams of this process write to
 
-    def lake(self, settings: Settings, pipeline: str) -> Lake:
+    def lake(self, settings: Settings, pipeline: str) -> PipelineTables:
         emit = self.watch.emit
-        return Lake(
+        return PipelineTables(
             self.connection,
             pipeline,
             settings.catalog.publish,
@@ -160,13 +162,13 @@ class RealWorld:
         )
 
     def effects(
-        self, settings: Settings, stream: StreamSettings, lake: Lake, source: Source, spark: SparkSession
+        self, settings: Settings, stream: StreamSettings, lake: PipelineTables, source: Source, spark: SparkSession
     ) -> Effects:
         pipeline, name = settings.identity_of(stream), stream.known_as
         every, partitions = settings.ledger.batch_every, settings.source.partitions
         offsets = GroupOffsets(source, pipeline, stream.topics, partitions, every, self.watch, name)
         return LiveEffects(lake, spark, pipeline, retention_of(settings), offsets, self.watch, name)
 
-    def reports(self, settings: Settings, stream: StreamSettings, lake: Lake) -> BatchReports:
+    def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports:
         letters = f"{settings.catalog.namespace}.{settings.dead_letters.table}"
         return BatchReports(stream.known_as, self.watch, letters, lake.metadata_size)

@@ -24,11 +24,11 @@ from lakehouse_ingest.pipeline import pacing
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.foreach_batch import Callback
 from lakehouse_ingest.pipeline.retry import RetryBudget
-from lakehouse_ingest.pipeline.sampler import Progress
+from lakehouse_ingest.pipeline.sampler import QueryProgress
 from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
 from lakehouse_ingest.resume.start import Opening
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Lake, batch_size
+from lakehouse_ingest.tables import PipelineTables, batch_size
 from lakehouse_ingest.tables.effects import Effects
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ class OneStart:
     session: SparkSession  # its own
     source: Source
     identity: SourceIdentity
-    lake: Lake
+    lake: PipelineTables
     budget: RetryBudget
     begun: ExitStack  # closed when the first query runs
     ending: ExitStack  # closed when all has ended
     goal: Offsets | None = None  # where it may end
     runner: BatchRunner | None = None
-    progress: Progress | None = None
+    progress: QueryProgress | None = None
     _hinted: Offsets = field(default_factory=dict)  # group offsets that were published last
     _gate: Lock = field(default_factory=Lock)  # held by a batch, and by whoever ends its query
     _closing: Event = field(default_factory=Event)
@@ -167,7 +167,7 @@ class OneStart:
                 .start()
             )
         self.begun.close()
-        self.progress, self._hinted = Progress(query), runner.record.complete
+        self.progress, self._hinted = QueryProgress(query), runner.record.complete
         stream.watch.report(stream.name, State.RUNNING)
         try:
             then = self._attend(query, self.progress, runner)
@@ -223,7 +223,7 @@ class OneStart:
 
     # -- beside a query -----------------------------------------------------------------------------------
 
-    def _attend(self, query: StreamingQuery, progress: Progress, runner: BatchRunner) -> Next:
+    def _attend(self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner) -> Next:
         """Until it should end, or has ended by itself."""
         stream = self.of
         looked = beaten = monotonic()

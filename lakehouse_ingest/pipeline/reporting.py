@@ -10,8 +10,8 @@ from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.observe.events import BatchLanded, ManyFiles, MetadataNotMeasured
 from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
-from lakehouse_ingest.tables import Place
-from lakehouse_ingest.tables.batch_log import Landed
+from lakehouse_ingest.tables import Position
+from lakehouse_ingest.tables.batch_log import LandedBatch
 from lakehouse_ingest.tables.effects import Unpublished
 
 MANY_FILES = 1_000  # in one write: only partitions that are too small make so many
@@ -41,7 +41,7 @@ class BatchReports:
                 )
             )
 
-    def published(self, rows: Unpublished, place: Place) -> None:
+    def published(self, rows: Unpublished, place: Position) -> None:
         self.watch.table(
             place.table,
             rows=place.rows,
@@ -52,7 +52,7 @@ class BatchReports:
             snapshot=place.main,
         )
 
-    def landed(self, landed: Landed, span: Span) -> None:
+    def landed(self, landed: LandedBatch, span: Span) -> None:
         tally = landed.tally
         count = {"messaging.batch.message_count": tally.received}
         span.set(received=tally.received, landed=tally.total(LANDED), dead=sum(landed.reasons.values()), **count)

@@ -136,7 +136,7 @@ class Processes:
 
 
 @dataclass
-class Progress:
+class QueryProgress:
     """Of one query: what Spark says of its last trigger, which is also a sign that the query is alive."""
 
     query: StreamingQuery
@@ -167,7 +167,7 @@ class Progress:
 # -- from time to time --------------------------------------------------------------------------------------
 
 
-class Looked(Protocol):
+class Sampled(Protocol):
     """What is asked of a stream."""
 
     @property
@@ -179,14 +179,14 @@ class Looked(Protocol):
     @property
     def newest(self) -> float | None: ...  # the broker's time of the newest record that has landed
     @property
-    def progress(self) -> Progress | None: ...
+    def progress(self) -> QueryProgress | None: ...
 
 
 @dataclass
 class Looks:
     watch: Watch
     settings: SourceSettings
-    streams: Sequence[Looked]
+    streams: Sequence[Sampled]
     jvm: int | None
     clock: Callable[[], float] = monotonic
     _behind: dict[str, Behind] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Looks:
                     progress.look(self.watch, stream.name)
                 self._offsets(stream)
 
-    def _offsets(self, stream: Looked) -> None:
+    def _offsets(self, stream: Sampled) -> None:
         behind = self._behind.setdefault(stream.name, Behind())
         landed = stream.at  # before the ends: what lands meanwhile is not behind
         for (topic, number), offset in landed.items():
@@ -231,7 +231,7 @@ class Looks:
         behind.see(moment, ends)
         self.watch.lag(stream.name, behind.lag(landed), behind.seconds(time(), landed, stream.newest))
 
-    def _source(self, stream: Looked) -> Source:
+    def _source(self, stream: Sampled) -> Source:
         topics, found = self._sources.get(stream.name, ((), None))
         if found is None or topics != stream.topics:
             topics = stream.topics

@@ -39,7 +39,7 @@ class Spans(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """The rows for one table, sound and faulty ones, in its columns."""
 
     landing: Landing
@@ -49,8 +49,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parted:
-    parts: Sequence[Part]
+class SplitBatch:
+    parts: Sequence[TablePart]
     astray: Sequence[DataFrame] = ()  # records that no table takes, with their fault
     looked: Tally | None = None  # what the look counted: filtered, or all the others
     failures: Sequence[BaseException] = ()  # of tables that could not be made ready
@@ -68,7 +68,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Looked:
+class BatchLook:
     """The records of a batch, in memory and routed, and what a look at them has told."""
 
     routed: DataFrame
@@ -85,17 +85,17 @@ class Ready:
     failures: list[BaseException]  # of tables that could not be made ready
 
 
-def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> Parted:
+def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> SplitBatch:
     """All to one table that is known: nothing has to be looked at before the one pass that writes."""
     assert keeper.landing
     plan = keeper.plan((), records)
-    return Parted([Part(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
+    return SplitBatch([TablePart(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
 
 
-def look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, *, traces: bool) -> Looked:
+def look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, *, traces: bool) -> BatchLook:
     """Which routes the records take, how many each of them, and what fields they have. Changes nothing."""
     tally = _counted(routed, batch, traces=traces)
-    return Looked(routed, tally, _groups(routed, stream, tables))
+    return BatchLook(routed, tally, _groups(routed, stream, tables))
 
 
 def make_ready(groups: Sequence[Group], tables: StreamTables, each: Each) -> Ready:
@@ -120,19 +120,19 @@ def make_ready(groups: Sequence[Group], tables: StreamTables, each: Each) -> Rea
 
 
 def split(
-    looked: Looked,
+    looked: BatchLook,
     ready: Ready,
     stream: StreamSettings,
     tables: StreamTables,
     spans: Spans,
     transform: Transform | None,
-) -> Parted:
+) -> SplitBatch:
     """The rows for each table, and the records that no table takes. Changes nothing."""
     parts, nowhere, notes = [], [], []
     for group, keeper, plan in ready.planned:
         rows = _shaped(group.rows, keeper, plan, spans, transform)
         if keeper.landing:
-            parts.append(Part(keeper.landing, rows, group.size, plan.plan.names))
+            parts.append(TablePart(keeper.landing, rows, group.size, plan.plan.names))
         else:
             nowhere.append(rows.select(RECORD, FAULT))
             notes.append(f"{keeper.name} is not made: {plan.why}")
@@ -140,7 +140,7 @@ def split(
     if looked.tally.total(LANDED) > sum(group.size for group in going):
         refused = {group.route: refusal for group, refusal in ready.led if isinstance(refusal, Refusal)}
         nowhere.append(_nowhere(looked.routed, [group.route for group in going], refused, stream, tables))
-    return Parted(parts, nowhere, looked.tally, ready.failures, notes)
+    return SplitBatch(parts, nowhere, looked.tally, ready.failures, notes)
 
 
 def _counted(routed: DataFrame, batch: Range, *, traces: bool) -> Tally:

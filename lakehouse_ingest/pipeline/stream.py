@@ -28,7 +28,7 @@ from lakehouse_ingest.pipeline.effects import World
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.retry import RetryBudget
-from lakehouse_ingest.pipeline.sampler import Progress
+from lakehouse_ingest.pipeline.sampler import QueryProgress
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.resume import replicas
 from lakehouse_ingest.resume.new_topics import refuse_unread
@@ -36,7 +36,7 @@ from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.stages.transforms import Transform
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Stream:
     at: Offsets = field(default_factory=dict)  # all below has landed; empty before the first start
     newest: float | None = None  # the broker's time of the newest record that has landed here
     current: OneStart | None = None  # the start that runs, or the last one
-    _lake: Lake | None = None
+    _lake: PipelineTables | None = None
 
     @property
     def identity(self) -> str:
@@ -75,7 +75,7 @@ class Stream:
         return self.stream.topics
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> QueryProgress | None:
         """Of the query that runs."""
         return self.current.progress if self.current else None
 
@@ -136,7 +136,7 @@ class Stream:
             return self.current.run(span)
 
     @property
-    def lake(self) -> Lake:
+    def lake(self) -> PipelineTables:
         self._lake = self._lake or self.world.lake(self.settings, self.identity)
         return self._lake
 
@@ -158,7 +158,7 @@ class Stream:
         reads = span_names.reading(self.settings.source.kind, self.stream.topics, self.identity)
         return self.watch.start(self.name, reads)
 
-    def _lets_others_land(self, lake: Lake) -> bool:
+    def _lets_others_land(self, lake: PipelineTables) -> bool:
         """Waits where replicas replace each other; False: it is to stop instead."""
         if self.options.until_latest or lake.has_claimed:
             return True

@@ -22,7 +22,7 @@ COORDINATES = ("log", "partition", "offset")
 
 
 @dataclass(frozen=True)
-class Holder:
+class HoldingSnapshot:
     """A table's snapshot that may hold such rows; of a table of dead letters only those of one pipeline."""
 
     table: str
@@ -32,15 +32,17 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Held:
+class AlreadyLanded:
     """What the tables hold at and beyond the start map, which says where all landings are done."""
 
-    holders: Sequence[Holder] = ()
+    holders: Sequence[HoldingSnapshot] = ()
     logs: Mapping[str, str] = field(default_factory=dict)  # by topic
     until: Offsets = field(default_factory=dict)  # beyond this they hold nothing
 
     @classmethod
-    def beyond(cls, start: Offsets, holders: Sequence[Holder], logs: Mapping[str, str], spark: SparkSession) -> "Held":
+    def beyond(
+        cls, start: Offsets, holders: Sequence[HoldingSnapshot], logs: Mapping[str, str], spark: SparkSession
+    ) -> "AlreadyLanded":
         if not holders:
             return cls()
         rows = _coordinates(spark, holders, logs, start)
@@ -68,7 +70,11 @@ class Held:
 
 
 def _coordinates(
-    spark: SparkSession, holders: Sequence[Holder], logs: Mapping[str, str], start: Offsets, end: Offsets | None = None
+    spark: SparkSession,
+    holders: Sequence[HoldingSnapshot],
+    logs: Mapping[str, str],
+    start: Offsets,
+    end: Offsets | None = None,
 ) -> DataFrame | None:
     """None where no snapshot has a column for them: nothing of ours has ever landed there."""
     at = F.col(SOURCE)

@@ -14,14 +14,14 @@ from itertools import groupby
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SourceChanged, TableChanged
 from lakehouse_ingest.ledger.marks import Head, highest, no_further
 from lakehouse_ingest.records import Choice, Offsets, SourceIdentity, begun_again, is_same_topic
-from lakehouse_ingest.tables import Place, Registered
+from lakehouse_ingest.tables import Position, Registered
 
 NOTHING: Mapping[str, Head] = {}
 ADVICE = "; `lakehouse-ingest recover` says what can be done"
 
 
 @dataclass(frozen=True)
-class Answer:
+class Resolution:
     """What a choice would do."""
 
     says: str
@@ -33,10 +33,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Question:
+class Blocker:
     about: str  # the topic, the table, or the pipeline's whole source
     error: NeedsOperator
-    choices: Mapping[Choice, Answer]
+    choices: Mapping[Choice, Resolution]
 
 
 @dataclass(frozen=True)
@@ -55,26 +55,26 @@ class SourceNow:
         low, high = ({at: each[at] for at in each if at in new} for each in (self.low, self.high))
         return low, high
 
-    def anew(self, topics: Mapping[str, str], says: str = "", cluster: str | None = None) -> Answer:
+    def anew(self, topics: Mapping[str, str], says: str = "", cluster: str | None = None) -> Resolution:
         said = says or "read it from its first record that is there; what landed of the older log stays"
-        return Answer(said, _of(self.low, topics), frozenset(topics), topics, cluster)
+        return Resolution(said, _of(self.low, topics), frozenset(topics), topics, cluster)
 
-    def latest(self, topics: Mapping[str, str], cluster: str | None = None) -> Answer:
+    def latest(self, topics: Mapping[str, str], cluster: str | None = None) -> Resolution:
         said = "go on with what comes from now on; what it holds now is not read"
         offsets = no_further(_of(self.high, topics), self.ends)
-        return Answer(said, offsets, frozenset(topics), topics, cluster)
+        return Resolution(said, offsets, frozenset(topics), topics, cluster)
 
 
 # -- of the source ----------------------------------------------------------------------------------------
 
 
 def of_source(
-    record: Place,
-    places: Sequence[Place],
+    record: Position,
+    places: Sequence[Position],
     source: SourceNow,
     heads: Mapping[str, Head] = NOTHING,
     apart: Collection[str] = (),
-) -> Iterator[Question]:
+) -> Iterator[Blocker]:
     """`heads`: landings that the record knows; `apart`: topics of which only some partitions are, or were, read."""
     marks = [(place.table, place.mark) for place in (record, *places) if place.mark]
     if not marks:
@@ -109,8 +109,8 @@ def of_source(
         yield _missed(missed, source)
 
 
-def _unclear(place: Place, source: SourceNow) -> Question:
-    return Question(
+def _unclear(place: Position, source: SourceNow) -> Blocker:
+    return Blocker(
         place.table,
         LedgerUnclear(
             f"the history of {place.table} was expired with the mark that says what was read, and nothing else holds"
@@ -125,9 +125,9 @@ def _unclear(place: Place, source: SourceNow) -> Question:
     )
 
 
-def _other_cluster(table: str, before: str, source: SourceNow) -> Question:
+def _other_cluster(table: str, before: str, source: SourceNow) -> Blocker:
     now = source.identity
-    return Question(
+    return Blocker(
         now.cluster,
         SourceChanged(
             f"the table {table} was fed from the cluster {before}, this one is {now.cluster}: mend `source.brokers`"
@@ -140,9 +140,9 @@ def _other_cluster(table: str, before: str, source: SourceNow) -> Question:
     )
 
 
-def _made_anew(topic: str, before: str, source: SourceNow) -> Question:
+def _made_anew(topic: str, before: str, source: SourceNow) -> Blocker:
     now = {topic: source.identity.topics[topic]}
-    return Question(
+    return Blocker(
         topic,
         SourceChanged(
             f"the topic {topic} was deleted and made anew (id {before} is now {now[topic]}), so its offsets mean other"
@@ -154,19 +154,19 @@ def _made_anew(topic: str, before: str, source: SourceNow) -> Question:
 
 def _went_back(
     topic: str, ats: Sequence[tuple[str, int]], done: Offsets, held: Offsets, source: SourceNow, generation: int
-) -> Question:
+) -> Blocker:
     first = ats[0]
     under_way = sum(held[at] - done.get(at, 0) for at in held if at[0] == topic)
     twice = f"; up to {under_way} rows of an interrupted batch may then stand twice" if under_way else ""
     ends = {at: min(done[at], source.high[at]) for at in done if at[0] == topic and at in source.high}
-    return Question(
+    return Blocker(
         topic,
         SourceChanged(
             f"{_named(first)} ends at offset {source.high[first]}, the tables hold it up to {held[first]}: the broker"
             f" lost records, or the topic was made anew{ADVICE}"
         ),
         {
-            Choice.ACCEPT: Answer(
+            Choice.ACCEPT: Resolution(
                 f"what landed stays, and what the topic gets from its end on is read as a log of its own{twice}",
                 ends,
                 frozenset([topic]),
@@ -176,17 +176,17 @@ def _went_back(
     )
 
 
-def _missed(missed: Offsets, source: SourceNow) -> Question:
+def _missed(missed: Offsets, source: SourceNow) -> Blocker:
     first, *others = missed
     more = f", and those of {len(others)} partitions more," if others else ""
     count = sum(source.low[at] - offset for at, offset in missed.items())
-    return Question(
+    return Blocker(
         first[0],
         SourceChanged(
             f"{_named(first)} has lost the offsets {missed[first]} to {source.low[first] - 1}{more} before they were"
             f" read (retention): restore them{ADVICE}"
         ),
-        {Choice.SKIP: Answer(f"go on behind them: {count} offsets are noted as lost", _at(source.low, missed))},
+        {Choice.SKIP: Resolution(f"go on behind them: {count} offsets are noted as lost", _at(source.low, missed))},
     )
 
 
@@ -194,8 +194,8 @@ def _missed(missed: Offsets, source: SourceNow) -> Question:
 
 
 def of_tables(
-    before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Place], source: SourceNow | None
-) -> Iterator[Question]:
+    before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Position], source: SourceNow | None
+) -> Iterator[Blocker]:
     """Those that are not what they were when this pipeline last landed in them; `source`: to say what can be done."""
     for name, registered in before.items():
         place = now.get(name)
@@ -210,18 +210,18 @@ def of_tables(
             yield _other_table(name, f"{said}: it was rolled back", source)
 
 
-def _reached(place: Place) -> Head:
+def _reached(place: Position) -> Head:
     return (place.mark.token.epoch, place.mark.token.batch) if place.mark else (-1, -1)
 
 
-def _other_table(name: str, found: str, source: SourceNow | None, *, there: bool = True) -> Question:
+def _other_table(name: str, found: str, source: SourceNow | None, *, there: bool = True) -> Blocker:
     how = "with the table as it is" if there else "without the table, which the next record for it makes anew"
-    choices = {Choice.ACCEPT: Answer(f"go on {how}; what it held is not read again", tables=(name,))}
+    choices = {Choice.ACCEPT: Resolution(f"go on {how}; what it held is not read again", tables=(name,))}
     if source:
         said = "read again what the topics still hold, and land what is in no table; what stands in one stays"
         anew = source.anew(source.identity.topics, said)
-        choices[Choice.ANEW] = Answer(anew.says, anew.offsets, tables=(name,))
-    return Question(name, TableChanged(f"the table {name} {found}{ADVICE}"), choices)
+        choices[Choice.ANEW] = Resolution(anew.says, anew.offsets, tables=(name,))
+    return Blocker(name, TableChanged(f"the table {name} {found}{ADVICE}"), choices)
 
 
 # -- small things -----------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakehouse_ingest.errors import Superseded
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token, TopicPartition
-from lakehouse_ingest.tables import Lake, Registered
+from lakehouse_ingest.tables import PipelineTables, Registered
 from lakehouse_ingest.tables.batch_log import decided
 
 
-class Kind(StrEnum):
+class DecisionKind(StrEnum):
     """Of the row that tells of it."""
 
     RECOVER = "recover"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 class Decision:
     """Where a pipeline goes on from now on, and of which logs and tables."""
 
-    kind: Kind
+    kind: DecisionKind
     pipeline: str
     generation: int
     source: SourceIdentity
@@ -39,7 +39,7 @@ class Decision:
     settings: str = ""
 
 
-def carry_out(lake: Lake, record: str, others: Sequence[str], decision: Decision) -> None:
+def carry_out(lake: PipelineTables, record: str, others: Sequence[str], decision: Decision) -> None:
     """`others`: the tables besides the batch record that may know of a later epoch."""
     epoch, place = lake.claim(record, others)
     if place.mark and place.mark.token.generation >= decision.generation:
@@ -48,5 +48,5 @@ def carry_out(lake: Lake, record: str, others: Sequence[str], decision: Decision
     token = Token(decision.pipeline, decision.generation, epoch, -1)
     offsets = decision.offsets
     mark = Mark(token, decision.source, offsets, offsets, offsets, decision.settings)
-    extra = {f"{marks.HEADS}{decision.pipeline}": marks.heads_text(decision.heads)}
+    extra = {f"{keys.HEADS}{decision.pipeline}": marks.heads_text(decision.heads)}
     lake.append(place, [decided(token, decision.kind, decision.spans, decision.note)], mark, extra)

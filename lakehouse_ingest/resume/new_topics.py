@@ -7,7 +7,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.ledger.marks import no_further
 from lakehouse_ingest.records import Offsets, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.settings.values import ANY_TOPIC, Positions
+from lakehouse_ingest.settings.field_types import ANY_TOPIC, Positions
 
 NOWHERE: Offsets = {}
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from time import time
 
 from lakehouse_ingest.environment.embedded.claim import alive
-from lakehouse_ingest.ledger.marks import PREFIX, Head, Mark
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.ledger.keys import STARTED
+from lakehouse_ingest.ledger.marks import Head, Mark
+from lakehouse_ingest.tables import PipelineTables
 
 RECENT_S = 600.0  # what lies longer ago tells of another day
 FIRST = 2  # so many starts without a batch are an ordinary restart, or the overlap of a deployment
 LONGEST_S = 60.0
-STARTED = f"{PREFIX}started."  # a property of the batch record, followed by the pipeline's name and a slot
 SLOTS = 8  # the last starts that are remembered; two that come at once never write the same property
 
 
@@ -136,7 +136,7 @@ class Contest:
         )
 
 
-def contest(lake: Lake, record: str, pipeline: str, me: Process) -> Contest | None:
+def contest(lake: PipelineTables, record: str, pipeline: str, me: Process) -> Contest | None:
     """None where a start may claim at once."""
     state = lake.find(record)
     past, now = starts(pipeline, state.properties if state else {}), time()

@@ -12,15 +12,16 @@ from typing import Any
 
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.marks import MARK, SETTINGS, Mark
+from lakehouse_ingest.ledger.keys import MARK, SETTINGS
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition, is_same_topic
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.settings.values import ANY_TOPIC
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.settings.field_types import ANY_TOPIC
+from lakehouse_ingest.tables import Position
 
 
-def left(record: Place, places: Sequence[Place], now: SourceNow, done: Offsets) -> dict[TopicPartition, int]:
+def left(record: Position, places: Sequence[Position], now: SourceNow, done: Offsets) -> dict[TopicPartition, int]:
     """Where partitions of our topics stand that are not read any more: no commit is to forget it."""
     found = {at: offset for at, offset in done.items() if at[0] in now.identity.topics and at not in now.high}
     held = ledger.highest(place.held for place in (record, *places))
@@ -57,14 +58,14 @@ class Other:
         return of_topics.get(topic, ())
 
 
-def stated(pipeline: str, record: Place, source: SourceSettings) -> Collection[str]:
+def stated(pipeline: str, record: Position, source: SourceSettings) -> Collection[str]:
     """The topics of which this start, or the last one, reads stated partitions only."""
     before = json.loads(record.carried.get(f"{SETTINGS}{pipeline}", "{}")).get("source.partitions", {})
     return {*source.partitions, *before}
 
 
 def taken_over(
-    pipeline: str, record: Place, tables: Sequence[Place], now: SourceNow, done: Offsets, source: SourceSettings
+    pipeline: str, record: Position, tables: Sequence[Position], now: SourceNow, done: Offsets, source: SourceSettings
 ) -> dict[TopicPartition, int]:
     """Where partitions begin that another pipeline has left; refuses those that it reads, or has gone on with since."""
     found: dict[TopicPartition, int] = {}
@@ -90,7 +91,7 @@ def taken_over(
     return found
 
 
-def _others(pipeline: str, record: Place, tables: Sequence[Place], identity: SourceIdentity) -> Iterator[Other]:
+def _others(pipeline: str, record: Position, tables: Sequence[Position], identity: SourceIdentity) -> Iterator[Other]:
     names = {key.removeprefix(MARK) for place in tables for key in place.carried if key.startswith(MARK)}
     for name in sorted(names - {pipeline}):
         meant = record.carried.get(f"{SETTINGS}{name}")
@@ -107,7 +108,7 @@ def _others(pipeline: str, record: Place, tables: Sequence[Place], identity: Sou
         yield other
 
 
-def _complete(other: Other, record: Place) -> list[Offsets]:
+def _complete(other: Other, record: Position) -> list[Offsets]:
     """As at its own start: in the batch record `next` is written after all landings."""
     noted = ledger.from_summary(record.carried, other.name)
     return [*([noted.held()] if noted in other.marks and noted else []), *(mark.complete for mark in other.marks)]

@@ -15,21 +15,30 @@ from pyspark.sql import SparkSession
 from lakehouse_ingest.environment import spark_errors
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.observe.events import BatchesReduced, SchemaChanged, SettingsChanged, TablesPassedOver
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import replicas, setting_changes, shared_partitions, start_offsets
-from lakehouse_ingest.resume.already_landed import Held, Holder
+from lakehouse_ingest.resume.already_landed import AlreadyLanded, HoldingSnapshot
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import dead_letters, formats, routing
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Column, Lake, Partition, Place, Registered, TableSpec, batch_size, newest_generation
-from lakehouse_ingest.tables.batch_log import BatchRecord, record_spec
+from lakehouse_ingest.tables import (
+    Column,
+    Partition,
+    PipelineTables,
+    Position,
+    Registered,
+    TableSpec,
+    batch_size,
+    newest_generation,
+)
+from lakehouse_ingest.tables.batch_log import BatchLog, record_spec
 from lakehouse_ingest.tables.effects import Effects, Landing
 from lakehouse_ingest.tables.stream_tables import StreamTables, foretold
 
@@ -40,12 +49,12 @@ REDUCED = (
 
 
 @dataclass(frozen=True)
-class Claim:
+class Claimed:
     """What is there once no older start can land anything any more."""
 
     epoch: int
-    record: Place
-    places: Mapping[str, Place]  # on the tables that are there, the dead letters among them
+    record: Position
+    places: Mapping[str, Position]  # on the tables that are there, the dead letters among them
     registered: dict[str, Registered]  # without the dead letters
     heads: Mapping[str, Head]
     ours: Collection[str]  # tables that rows of ours may be in, where no mark says how far
@@ -61,10 +70,10 @@ class Opened:
     settings_hash: str
     checkpoint: Path  # of all its queries; scratch
     start: Offsets  # of its first query
-    record: BatchRecord
+    record: BatchLog
     dead: Landing
     tables: StreamTables
-    held: Held
+    held: AlreadyLanded
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,7 @@ class Opening:
 
     settings: Settings
     stream: StreamSettings
-    lake: Lake
+    lake: PipelineTables
     source: Source
     identity: SourceIdentity
     spark: SparkSession
@@ -107,7 +116,7 @@ class Opening:
         size = self._size(record_place, replaces_replica=claim.replaces_replica)
         waiting = sum(max(0, end - start.get(at, end)) for at, end in now.ends.items())
         text = setting_changes.as_text(meant)
-        record = BatchRecord(self.effects, record_place, mark, text, every, claim.heads, size, waiting)
+        record = BatchLog(self.effects, record_place, mark, text, every, claim.heads, size, waiting)
         tables = self._tables(claim, places)
         record.started(token)
         # Older generations' marks as well: what is to be read again may stand there already.
@@ -121,7 +130,9 @@ class Opening:
             record=record,
             dead=Landing(places[self._dead], FileOptions()),
             tables=tables,
-            held=Held.beyond(start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark),
+            held=AlreadyLanded.beyond(
+                start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark
+            ),
         )
 
     # -- whose tables they are ----------------------------------------------------------------------------
@@ -175,7 +186,7 @@ class Opening:
             self.watch.emit(TablesPassedOver(stream=self.stream.known_as, tables=names, error=str(first)))
         return {name: each for name, each in found.tables.items() if name != self._record}
 
-    def _claim(self, known: dict[str, Registered]) -> Claim:
+    def _claim(self, known: dict[str, Registered]) -> Claimed:
         """Take the next epoch, and our place on each table with it: that shuts older starts out."""
         self.lake.begin_within(0)  # until it is known which generation it is, every mark counts
         self._compare()
@@ -204,12 +215,12 @@ class Opening:
         # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
         # no mark is there says so.
         ours = {*events, *([] if letters.whole and self._dead not in taken else [self._dead])}
-        return Claim(record_place.epoch, record_place, places, events, heads, ours, replaces)
+        return Claimed(record_place.epoch, record_place, places, events, heads, ours, replaces)
 
     def _compare(self) -> None:
         record = self.lake.find(self._record)
         assert record
-        before = self.lake.seen(record).carried.get(f"{marks.SETTINGS}{self._pipeline}")
+        before = self.lake.seen(record).carried.get(f"{keys.SETTINGS}{self._pipeline}")
         now = setting_changes.meaning(self.settings, self.stream)
         for change in setting_changes.compare(before, now, accepted=self.accept_changes):
             self.watch.emit(SettingsChanged(stream=self.stream.known_as, change=change))
@@ -217,7 +228,7 @@ class Opening:
     # -- where it goes on ---------------------------------------------------------------------------------
 
     def _where_to_begin(
-        self, now: SourceNow, done: Offsets, record: Place, places: Mapping[str, Place], heads: Mapping[str, Head]
+        self, now: SourceNow, done: Offsets, record: Position, places: Mapping[str, Position], heads: Mapping[str, Head]
     ) -> tuple[Offsets, Offsets]:
         """The map to read from; and the one to leave in the ledger, which knows of more than is read now."""
         settings, tables = self.settings.source, [*places.values()]
@@ -234,7 +245,7 @@ class Opening:
         rested = {} if self.stream.topic_pattern else done
         return start, {**rested, **shared_partitions.left(record, tables, now, done), **start}
 
-    def _size(self, record: Place, *, replaces_replica: bool) -> int:
+    def _size(self, record: Position, *, replaces_replica: bool) -> int:
         """How many records the first batch may take."""
         most = self.stream.max_records
         size = batch_size.of_start(record, self._pipeline, most, replaces_replica=replaces_replica)
@@ -242,9 +253,9 @@ class Opening:
             self.watch.emit(BatchesReduced(stream=self.stream.known_as, max_records=size, advice=REDUCED))
         return size
 
-    def _holders(self, uncertain: Sequence[Place], heads: Mapping[str, Head]) -> list[Holder]:
+    def _holders(self, uncertain: Sequence[Position], heads: Mapping[str, Head]) -> list[HoldingSnapshot]:
         return [
-            Holder(
+            HoldingSnapshot(
                 place.table,
                 place.main or 0,
                 self._pipeline if place.table == self._dead else None,
@@ -253,7 +264,7 @@ class Opening:
             for place in uncertain
         ]
 
-    def _tables(self, claim: Claim, places: Mapping[str, Place]) -> StreamTables:
+    def _tables(self, claim: Claimed, places: Mapping[str, Position]) -> StreamTables:
         return StreamTables(
             self.lake,
             self.effects,
@@ -281,5 +292,8 @@ class Opening:
 
 
 def _dead_spec(name: str, files: FileOptions) -> TableSpec:
-    columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
+    columns = tuple(
+        Column(each.name, each.iceberg, each.required, dead_letters.MEANINGS[each.name])
+        for each in dead_letters.COLUMNS
+    )
     return TableSpec(name, columns, tuple(map(Partition.parse, dead_letters.PARTITIONS)), (), files.properties())

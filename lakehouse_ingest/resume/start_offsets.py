@@ -6,18 +6,18 @@ from lakehouse_ingest.ledger.marks import Head, highest
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.resume import blockers
 from lakehouse_ingest.resume.blockers import SourceNow
-from lakehouse_ingest.tables import Place, Registered
+from lakehouse_ingest.tables import Position, Registered
 
 
-def complete(record: Place, places: Sequence[Place]) -> Offsets:
+def complete(record: Position, places: Sequence[Position]) -> Offsets:
     """The map below which every landing of every table is done: the highest that any of them knows."""
     # In the batch record `next` is written after all landings, so there it is complete as well.
     return highest([record.held, *(place.mark.complete for place in places if place.mark)])
 
 
 def begin(
-    record: Place,
-    places: Sequence[Place],
+    record: Position,
+    places: Sequence[Position],
     source: SourceNow,
     beginning: Offsets,
     heads: Mapping[str, Head] = blockers.NOTHING,
@@ -31,7 +31,7 @@ def begin(
     return {**source.low, **beginning, **{at: offset for at, offset in done.items() if at in source.high}}
 
 
-def uncertain(places: Iterable[Place], done: Offsets, ours: Collection[str] = ()) -> list[Place]:
+def uncertain(places: Iterable[Position], done: Offsets, ours: Collection[str] = ()) -> list[Position]:
     """The tables that may hold something beyond what is complete.
 
     Where no mark says how far, one of `ours` may be a copy of what it was, or others have cut its history: then the
@@ -50,7 +50,7 @@ def uncertain(places: Iterable[Place], done: Offsets, ours: Collection[str] = ()
     ]
 
 
-def same_tables(before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Place]) -> None:
+def same_tables(before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Position]) -> None:
     """Refuses a table that is not the one which this pipeline has landed in, or not as it left it."""
     for question in blockers.of_tables(before, heads, now, None):
         raise question.error

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.ledger.keys import DECLARED, FIELD
 from lakehouse_ingest.records import FAULT, RECORD, RESCUED, ROUTE, SOURCE
 from lakehouse_ingest.schema.column_types import (
     OTHER_NAMES,
@@ -46,8 +47,8 @@ class ColumnPlan:
     @property
     def doc(self) -> str | None:
         """What the type alone can't say, kept with the column: see `from_table`."""
-        told = [f"declared {self.declared}"] if self.declared else []
-        told += [f"field {self.field}"] if self.field != self.name else []
+        told = [f"{DECLARED}{self.declared}"] if self.declared else []
+        told += [f"{FIELD}{self.field}"] if self.field != self.name else []
         return " ".join(told) or None
 
     @property
@@ -87,7 +88,7 @@ def declared(name: str, type_name: str, *, required: bool, by: str = "`columns` 
 
 def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:
     """A column of a table that is there; its declared range and its field survive in the doc string."""
-    told = re.fullmatch(r"(?:declared (\w+))?(?:(?:^| )field (.*))?", doc or "", re.DOTALL)
+    told = re.fullmatch(rf"(?:{DECLARED}(\w+))?(?:(?:^| ){FIELD}(.*))?", doc or "", re.DOTALL)
     kind, field = (told[1], told[2]) if told else (None, None)
     column = declared(name, kind, required=required) if kind in RANGES else ColumnPlan(name, name, iceberg, required)
     return column if field is None else replace(column, field=field)
@@ -102,7 +103,7 @@ NO_NAME = "a field of an object in a column needs a name, and one without dots"
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedField:
     """A field that may not become a column: a record that holds a value in it is set aside."""
 
     # The keys that lead to the object that it is in; None: any element of a list, or any value of a map.
@@ -140,19 +141,19 @@ class Aside:
 
 def named(
     columns: Iterable[ColumnPlan], taken: Iterable[str], room: int, hinted: Collection[str] = (), *, refuse: bool
-) -> tuple[tuple[ColumnPlan, ...], tuple[Refused, ...]]:
+) -> tuple[tuple[ColumnPlan, ...], tuple[RefusedField, ...]]:
     """Columns under names of their own, as many as there is room for; what is too wide keeps its JSON text."""
     used = {name.casefold() for name in (*TAKEN, *taken)}
     found: list[ColumnPlan] = []
-    refused: list[Refused] = []
+    refused: list[RefusedField] = []
     for each in columns:
         fits = width(each.iceberg) <= room or each.field in hinted
         column = each if fits else replace(each, iceberg="string")
         name = told_apart(column.field, () if refuse else used)
         if width(column.iceberg) > room:
-            refused.append(Refused((), column.field, TOO_MANY))
+            refused.append(RefusedField((), column.field, TOO_MANY))
         elif name.casefold() in used:
-            refused.append(Refused((), column.field, MEETS))
+            refused.append(RefusedField((), column.field, MEETS))
         else:
             found.append(replace(column, name=name))
             used.add(name.casefold())

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from catalog import Column, Sort, TableSpec
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD, EVENT_TIME_UNIT, GUESSED, PART_OF_TIME, RESCUED_DOC
 from lakehouse_ingest.records import RESCUED, SOURCE
 from lakehouse_ingest.schema.columns import EVENT_TIME, SOURCE_TYPE, TAKEN, ColumnPlan, TablePlan, declared
 from lakehouse_ingest.schema.layout import TIME_PARTS, FileOptions, check_layout_names, derived_of, partitions_of
@@ -11,15 +12,6 @@ from lakehouse_ingest.settings import TableSettings
 
 # Without `event_time` in the settings the first of these fields is it; else the record's own timestamp.
 USUAL_EVENT_TIMES = (EVENT_TIME, "ts_ms")
-
-
-FIELD, UNIT = "lakehouse.event-time", "lakehouse.event-time-unit"
-
-
-GUESSED = "guessed "  # before a unit that the magnitude told
-
-
-RESCUED_DOC = "JSON of the fields that the columns do not hold"
 
 
 def plan_from_settings(table: str, settings: TableSettings) -> tuple[ColumnPlan, ...]:
@@ -54,7 +46,7 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
         Column(each.name, each.iceberg, each.required, each.doc) for each in plan.columns if each.name != EVENT_TIME
     ]
     columns.append(Column(EVENT_TIME, "timestamptz"))
-    columns += [Column(each, "string", doc=f"{each} of the event time") for each in plan.derived]
+    columns += [Column(each, "string", doc=f"{each}{PART_OF_TIME}") for each in plan.derived]
     if settings.rescues:
         columns.append(Column(RESCUED, "string", doc=RESCUED_DOC))
     columns.append(Column(SOURCE, SOURCE_TYPE))
@@ -67,7 +59,8 @@ def spec(plan: TablePlan, settings: TableSettings) -> TableSpec:
 
 def event_time_of(plan: TablePlan) -> dict[str, str]:
     """What a table says of its event times; without it a column of ours would be taken for a field of the records."""
-    return {FIELD: plan.event_time or "", UNIT: plan.unit if plan.unit_was_told else f"{GUESSED}{plan.unit}"}
+    unit = plan.unit if plan.unit_was_told else f"{GUESSED}{plan.unit}"
+    return {EVENT_TIME_FIELD: plan.event_time or "", EVENT_TIME_UNIT: unit}
 
 
 def refuse_own(table: str, settings: TableSettings, names: Collection[str]) -> None:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from catalog import Add, TableState, bare
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
+from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD, EVENT_TIME_UNIT, GUESSED
 from lakehouse_ingest.records import RESCUED, SOURCE
 from lakehouse_ingest.schema.column_types import QUOTED, is_written
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared, from_table
 from lakehouse_ingest.schema.contract import aside_of
-from lakehouse_ingest.schema.declared import FIELD, GUESSED, UNIT, event_time_field, plan_from_settings, spec
+from lakehouse_ingest.schema.declared import event_time_field, plan_from_settings, spec
 from lakehouse_ingest.schema.layout import derived_of
 from lakehouse_ingest.settings import TableSettings
 
@@ -18,10 +19,10 @@ from lakehouse_ingest.settings import TableSettings
 def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | None:
     """None when the table can't tell how its event times were read; then the records must."""
     declared_columns = plan_from_settings(state.name, settings)
-    field = state.properties.get(FIELD)
+    field = state.properties.get(EVENT_TIME_FIELD)
     if field is None:
         field = event_time_field(settings, [column.name for column in state.columns]) or ""
-    unit = state.properties.get(UNIT) or settings.event_time_unit
+    unit = state.properties.get(EVENT_TIME_UNIT) or settings.event_time_unit
     if field and unit == "auto":
         return None
     if settings.rescues and any(each.name == RESCUED and each.type != "string" for each in state.columns):

@@ -1,5 +1,7 @@
-"""The settings: what there is (`models`), how a value is written (`values`), where it comes from (`reading`)."""
+"""The settings: what there is (`models`), how a value is written (`field_types`), where it comes from (`layers`)."""
 
+from lakehouse_ingest.settings.field_types import ANY_TOPIC, Positions, Start
+from lakehouse_ingest.settings.layers import Layer, Loaded, foreign, from_flags, load, load_settings
 from lakehouse_ingest.settings.models import (
     CatalogSettings,
     ColumnSettings,
@@ -14,8 +16,6 @@ from lakehouse_ingest.settings.models import (
     TableSettings,
     TelemetrySettings,
 )
-from lakehouse_ingest.settings.reading import Layer, Loaded, foreign, from_flags, load, load_settings
-from lakehouse_ingest.settings.values import ANY_TOPIC, Positions, Start
 
 __all__ = [
     "ANY_TOPIC",

@@ -1,8 +1,8 @@
-"""Settings of others' that name code: a class, a module, a jar, an option of Java's that loads one.
+"""Options and properties of others that name code: a class, a module, a jar, or a Java option that loads one.
 
-Whoever may write a settings file could run anything by them. So they are taken with --allow-code only, as
-`module:function` is; what is known to load nothing of anybody's passes. From Python the caller is code already, and the
-environment's word is asked for all the same.
+Through them, whoever may write a settings file could run any code. So they need --allow-code, as `module:function`
+does. Options that are known to load no foreign code pass. A caller from Python runs code anyway, and needs the
+environment variable all the same.
 """
 
 import re
@@ -11,30 +11,30 @@ from collections.abc import Iterator, Mapping
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings.models import Settings
 
-ASKED_FOR = "settings may do so only with --allow-code, or with LAKEHOUSE_INGEST_ALLOW_CODE=1"
+ASKED_FOR = "a settings file may do so only with --allow-code or LAKEHOUSE_INGEST_ALLOW_CODE=1"
 SHOWN = 60  # characters of a key
 
-# Whatever is said there: files that are loaded, programs that are started, modules that are imported.
+# Whatever their value: they name files to load, programs to start or modules to import.
 ALWAYS = re.compile(
     r"spark\.(jars|files|archives|plugins|pyspark|r|repl|executorEnv|submit|metrics\.conf)(\..+)?"
     r"|spark\.python\.(daemon|worker)\.module|spark\.yarn\.(dist|appMasterEnv|jars|archive)(\..+)?"
     r"|spark\..*(extraClassPath|extraLibraryPath|userClassPathFirst|discoveryScript|[iI]mage|podTemplateFile)"
     r"|spark\.sql\.hive\.metastore\.jars.*|ssl\.(engine\.(id|location)|providers)|auth(\..+)?"
 )
-# As a rule the name of a class or a module, where a dot, a slash or a colon is in it; else one of the known words.
+# Usually the name of a class or a module, if a dot, a slash or a colon is in it; otherwise one of the known words.
 AS_A_RULE = re.compile(
     r"(?i).*(impl|class|classes|classpath|module|plugins?|listeners?|extensions?|filters?|factory|providers?|serializer"
     r"|codecs?|registrator|classesToRegister|manager|script(\..+)?|command|signers|mapping|interceptors?|reporters?|strategy|type|packages|jars)"
     r"|spark\.sql\.catalog\.[^.]+"
 )
-LOOKS_LIKE_CODE = re.compile(r"[./:\\]|\b[A-Z]\w*[a-z]")  # the last: a class that is in no package
+LOOKS_LIKE_CODE = re.compile(r"[./:\\]|\b[A-Z]\w*[a-z]")  # the last alternative: a class without a package
 A_CLASS = re.compile(r"(?:[a-z_$][\w$]*\.)+[A-Z][\w$]*")
 A_NAME_OR_SECRET = re.compile(r"(?i).*(token|secret|passw|credential|key|user|owner|id|name)")  # may look like a class
 JAVA_OPTIONS = re.compile(r"spark\..*JavaOptions")
 
 _ICEBERG, _S3A, _AWS = "org.apache.iceberg.", "org.apache.hadoop.fs.s3a.", "software.amazon.awssdk.auth.credentials."
 _KAFKA = "org.apache.kafka.clients.consumer."
-# Classes that come with what we run, and load nothing further.
+# Classes that come with Spark, Iceberg and Kafka, and load no further code.
 HARMLESS = frozenset(
     {
         *(f"{_ICEBERG}{each}" for each in ("aws.s3.S3FileIO", "gcp.gcs.GCSFileIO", "azure.adlsv2.ADLSFileIO")),
@@ -53,7 +53,7 @@ HARMLESS = frozenset(
         *(f"{_KAFKA}{each}Assignor" for each in ("Range", "RoundRobin", "Sticky", "CooperativeSticky")),
     }
 )
-# Of Java's options those of memory and of its collectors; of properties those that name no class.
+# Java options for memory and garbage collectors, and properties that name no class.
 JAVA_HARMLESS = re.compile(
     r"-X(?:m[snx]|ss)\d+[kKmMgGtT]?"
     r"|-XX:\w*(?:Size|Percentage|Percent|Ratio|Level|Threads|Millis)=\d+(?:\.\d+)?[kKmMgGtT]?"
@@ -81,7 +81,7 @@ def _of_others(settings: Settings) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def names_code(key: str, value: str) -> bool:
-    """Whether anything is loaded or started by its name."""
+    """Whether this option loads or starts code by its name."""
     if JAVA_OPTIONS.fullmatch(key):
         return not all(map(JAVA_HARMLESS.fullmatch, value.split()))
     if ALWAYS.fullmatch(key):

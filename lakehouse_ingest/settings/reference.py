@@ -1,6 +1,7 @@
-"""Every setting there is, read off the models: its kind, its default, what it is for; and a file with all of them."""
+"""Every setting, read from the models: its kind, its default and its meaning; and an example file with all of them."""
 
 import json
+import textwrap
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,25 +11,27 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from lakehouse_ingest.settings import values
-from lakehouse_ingest.settings.lines import Where
+from lakehouse_ingest.settings import field_types
+from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
+from lakehouse_ingest.settings.secret_words import HIDDEN, without_login
 
-# By the function that reads it, what a person may write.
+# What a person may write, by the function that reads it.
 WRITTEN = {
-    values.seconds: "duration",
-    values.size: "size",
-    values.word: "word",
-    values.identifier: "name",
-    values.dotted: "name, dots between",
-    values.regex: "regular expression",
-    values.template: "name or template",
-    values.secret: "secret",
-    values.pem: "PEM or file",
-    values.start: "earliest | latest | time | offsets",
-    values.positions: "offsets",
-    values.chosen_partitions: "partitions by topic",
+    field_types.seconds: "duration",
+    field_types.size: "size",
+    field_types.word: "word",
+    field_types.identifier: "name",
+    field_types.dotted: "name, dots between",
+    field_types.regex: "regular expression",
+    field_types.template: "name or template",
+    field_types.secret: "secret",
+    field_types.pem: "PEM or file",
+    field_types.start: "earliest | latest | time | offsets",
+    field_types.positions: "offsets",
+    field_types.chosen_partitions: "partitions by topic",
 }
+WIDTH = 110  # of the remarks in an example
 PLAIN = {str: "text", int: "number", bool: "true | false", float: "number", Path: "folder", SecretStr: "secret"}
 
 
@@ -40,7 +43,7 @@ class Entry:
     description: str = ""
     kind: str = ""
     default: Any = None
-    sample: Any = None  # what stands in an example
+    sample: Any = None  # the value in an example
     required: bool = False
     model: type[BaseModel] | None = None  # of a section
     several: bool = False  # of a section: there may be many
@@ -51,19 +54,20 @@ class Entry:
 
     @property
     def is_remark(self) -> bool:
-        """Whether an example only mentions it."""
+        """Whether it is commented out in an example."""
         return self.default is None and not self.required
 
 
 def entries(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> Iterator[Entry]:
-    """A section's own settings, and after them the sections in it with theirs: the order that TOML wants."""
-    for entry in _of(model, path):
+    """The settings of a section, then the sections in it with theirs: the order that TOML requires."""
+    for entry in fields_of(model, path):
         yield entry
         if entry.model:
             yield from entries(entry.model, entry.path)
 
 
-def _of(model: type[BaseModel], path: tuple[str, ...]) -> list[Entry]:
+def fields_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> list[Entry]:
+    """The settings of a section, then the sections in it."""
     found = [_entry((*path, name), field) for name, field in model.model_fields.items()]
     return sorted(found, key=lambda entry: entry.model is not None)
 
@@ -81,14 +85,14 @@ def _entry(path: tuple[str, ...], field: FieldInfo) -> Entry:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without what may be absent, and without how it is read."""
+    """The type alone: without None, and without the validators."""
     if get_origin(annotation) in (Union, types.UnionType):
         annotation, *_ = (each for each in get_args(annotation) if each is not type(None))
     return _bare(get_args(annotation)[0]) if get_origin(annotation) is Annotated else annotation
 
 
 def _plain(default: Any, field: FieldInfo) -> Any:
-    """As a person would write it."""
+    """The default as a person would write it."""
     kind = _kind(field)
     match default:
         case Path():
@@ -104,11 +108,11 @@ def _plain(default: Any, field: FieldInfo) -> Any:
 
 def _duration(seconds: float) -> str:
     unit = "m" if seconds and seconds % 60 == 0 else "s"
-    return f"{seconds / values.UNITS[unit]:g}{unit}"
+    return f"{seconds / field_types.UNITS[unit]:g}{unit}"
 
 
 def _size(count: int) -> str:
-    return next(f"{count // size}{unit}" for unit, size in reversed(values.SIZES.items()) if count % size == 0)
+    return next(f"{count // size}{unit}" for unit, size in reversed(field_types.SIZES.items()) if count % size == 0)
 
 
 def _kind(field: FieldInfo) -> str:
@@ -125,7 +129,11 @@ def _kind_of(annotation: Any, metadata: Iterable[Any] = ()) -> str:
             return PLAIN.get(annotation, "tables")
         case origin if origin is Literal:
             return " | ".join((first, *others))
-        case origin if origin in (Annotated, Union, types.UnionType):  # of a union: or nothing
+        case origin if origin in (
+            Annotated,
+            Union,
+            types.UnionType,
+        ):  # of a union: the first type; the other one is None
             return _kind_of(first, others if origin is Annotated else ())
         case origin if origin is tuple:
             return f"list of {_kind_of(first)}"
@@ -136,7 +144,7 @@ def _kind_of(annotation: Any, metadata: Iterable[Any] = ()) -> str:
 
 
 def in_force(settings: BaseModel, where: Where = ()) -> Iterator[tuple[Where, object]]:
-    """Each value, secrets hidden."""
+    """Each value, with secrets hidden."""
     for name in type(settings).model_fields:
         yield from _values(getattr(settings, name), (*where, name))
 
@@ -149,31 +157,36 @@ def _values(value: object, where: Where) -> Iterator[tuple[Where, object]]:
             for number, each in enumerate(value):
                 yield from _values(each, (*where, number))
         case Mapping() if where[-1] in ("options", "properties", "headers"):
-            yield where, dict.fromkeys(value, values.HIDDEN)
+            yield where, dict.fromkeys(value, HIDDEN)
         case _:
-            yield where, values.without_login(value)
+            yield where, without_login(value)
 
 
 # -- a file with all of it ----------------------------------------------------------------------------------
 
 
+HEAD = """\
+# Every setting with its default. A setting without a default is commented out, as #key without a space.
+"""
+
+
 def example(form: Literal["toml", "yaml"]) -> str:
-    """A file with every setting as it is without a file; what has no default is a remark."""
+    """A file with every setting as it is without a file; a setting without a default is commented out."""
     lines = _toml(Settings, ()) if form == "toml" else _yaml(Settings, ())
-    return "\n".join(["# Every setting with its default. What has none is a remark: #key without a space.", *lines, ""])
+    return HEAD + "\n".join([*lines, ""])
 
 
 def _toml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
-    for entry in _of(model, path):
+    for entry in fields_of(model, path):
         if entry.model:
             yield from ("", f"[[{entry.name}]]" if entry.several else f"[{entry.name}]")
             yield from _toml(entry.model, entry.path)
         else:
-            yield from _lines(entry, f"{entry.path[-1]} = {_as_toml(entry.sample)}")
+            yield from _lines(entry, f"{entry.path[-1]} = {as_toml(entry.sample)}")
 
 
 def _yaml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
-    for entry in _of(model, path):
+    for entry in fields_of(model, path):
         if not entry.model:
             yield from _lines(entry, f"{entry.path[-1]}: {json.dumps(entry.sample, ensure_ascii=False)}")
             continue
@@ -184,15 +197,15 @@ def _yaml(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _lines(entry: Entry, text: str) -> Iterator[str]:
-    yield f"# {entry.description}"
+    yield from textwrap.wrap(entry.description, WIDTH, initial_indent="# ", subsequent_indent="# ")
     yield f"#{text}" if entry.is_remark else text
 
 
-def _as_toml(value: Any) -> str:
+def as_toml(value: Any) -> str:
     match value:
         case Mapping():
-            inner = ", ".join(f"{json.dumps(key)} = {_as_toml(each)}" for key, each in value.items())
+            inner = ", ".join(f"{json.dumps(key)} = {as_toml(each)}" for key, each in value.items())
             return f"{{ {inner} }}" if inner else "{}"
         case list() | tuple():
-            return f"[{', '.join(map(_as_toml, value))}]"
+            return f"[{', '.join(map(as_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)

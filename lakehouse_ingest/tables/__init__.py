@@ -6,6 +6,7 @@ from catalog import (
     Column,
     Connection,
     Contract,
+    DryRun,
     Evolution,
     FileMissing,
     Foreseen,
@@ -17,7 +18,6 @@ from catalog import (
     Relax,
     Rule,
     Sort,
-    Stage,
     TableSpec,
     TableState,
     Widen,
@@ -27,46 +27,43 @@ from catalog import (
     same_partitions,
 )
 from lakehouse_ingest.tables.changes import FOLLOW
-from lakehouse_ingest.tables.dry_run import RehearsedLake
+from lakehouse_ingest.tables.dry_run import ImaginedTables
 from lakehouse_ingest.tables.errors import unmade
-from lakehouse_ingest.tables.lake import Lake
-from lakehouse_ingest.tables.position import REGISTERED, TOPIC, TYPE, Known, Place, Registered, newest_generation
-from lakehouse_ingest.tables.publishing import Target
+from lakehouse_ingest.tables.pipeline_tables import PipelineTables
+from lakehouse_ingest.tables.position import Known, Position, Registered, newest_generation
+from lakehouse_ingest.tables.publishing import WriteTarget
 from lakehouse_ingest.tables.turns import Turns
 
 # The values that cross this door.
 __all__ = [
     "FOLLOW",
-    "REGISTERED",
-    "TOPIC",
-    "TYPE",
     "WRITTEN_FORMAT",
     "Add",
     "Column",
     "Connection",
     "Contract",
+    "DryRun",
     "Evolution",
     "FileMissing",
     "Foreseen",
     "HeadFile",
+    "ImaginedTables",
     "Known",
-    "Lake",
     "LiveFile",
     "Partition",
     "Pinned",
-    "Place",
+    "PipelineTables",
     "Plan",
+    "Position",
     "Registered",
-    "RehearsedLake",
     "Relax",
     "Rule",
     "Sort",
-    "Stage",
     "TableSpec",
     "TableState",
-    "Target",
     "Turns",
     "Widen",
+    "WriteTarget",
     "arrow_type",
     "bare",
     "fields_of",

@@ -6,46 +6,65 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
-from lakehouse_ingest.tables import Column, Partition, Place, TableSpec, batch_size
+from lakehouse_ingest.tables import Column, Partition, Position, TableSpec, batch_size
 from lakehouse_ingest.tables.effects import Effects
 
-PARTITION_TYPE = (
-    "struct<topic: string, partition: int, start: long, end: long, received: long, landed: long, dead: long,"
-    " filtered: long, discarded: long, trimmed: long, absent: long>"
-)
+# The kinds of rows.
+KINDS = {
+    "start": "a start took an epoch",
+    "batch": "a batch is complete, with its counts",
+    "landing": "what the batch wrote to one table",
+    "recover": "a person decided a blocker",
+    "adopt": "the stream took over from another program",
+    "removed": "a person acknowledged that rows were deleted on purpose",
+}
+# The fields of `partitions`.
+PARTITION = {
+    "topic": ("string", "topic"),
+    "partition": ("int", "number of the partition"),
+    "start": ("long", "first offset"),
+    "end": ("long", "offset after the last one"),
+    "received": ("long", "records that were read"),
+    LANDED: ("long", "records whose row is in its table"),
+    "dead": ("long", "records with a fault"),
+    FILTERED: ("long", "records left out by `keep_types`"),
+    DISCARDED: ("long", 'records with a fault that `on_error = "ignore"` left out'),
+    TRIMMED: ("long", "records that an earlier start had written"),
+    "absent": ("long", "offsets without a record; in a row of kind removed, the rows that were deleted"),
+}
+PARTITION_TYPE = f"struct<{', '.join(f'{name}: {kind}' for name, (kind, _) in PARTITION.items())}>"
 COUNTS = ("received", LANDED, "dead", FILTERED, DISCARDED, TRIMMED, "absent")
 COLUMNS = (
-    Column("pipeline", "string"),
-    Column("token", "string"),
-    Column(
-        "kind",
-        "string",
-        doc="start: an epoch was taken; batch: all of one; landing: what it put into one table; recover, adopt: chosen;"
-        " removed: acknowledged",
-    ),
-    Column("epoch", "long"),
-    Column("batch", "long"),
-    Column("table", "string"),
-    Column("started_at", "timestamptz"),
-    Column("finished_at", "timestamptz"),
-    Column("rows", "long", doc="rows that this landing added to the table"),
-    Column("files", "long"),
-    Column("snapshot_id", "long"),
-    Column("schema_id", "int"),
+    Column("pipeline", "string", doc="ledger name of the stream"),
+    Column("token", "string", doc="the batch: ledger name, generation, epoch and batch, with slashes between"),
+    Column("kind", "string", doc="; ".join(f"{kind}: {meaning}" for kind, meaning in KINDS.items())),
+    Column("epoch", "long", doc="number of the start"),
+    Column("batch", "long", doc="number of the batch within the start; -1: of the start itself"),
+    Column("table", "string", doc="the table that the batch wrote to, in a row about one table"),
+    Column("started_at", "timestamptz", doc="beginning of the batch"),
+    Column("finished_at", "timestamptz", doc="time of this row"),
+    Column("rows", "long", doc="rows that were written"),
+    Column("files", "long", doc="data files that were written"),
+    Column("snapshot_id", "long", doc="the snapshot of that table"),
+    Column("schema_id", "int", doc="the schema of the rows that were written to it"),
     Column(
         "partitions",
         f"list<{PARTITION_TYPE}>",
-        doc="of a batch: received = landed + dead + filtered + discarded + trimmed, which landed before;"
-        " end - start = received + absent, which are holes of the log; of what was removed `absent` says how many",
+        doc="counts by partition: received = landed + dead + filtered + discarded + trimmed;"
+        " end - start = received + absent",
     ),
-    Column("reasons", "map<string, long>", doc="the dead of a batch by reason, or the discarded; removed ones by log"),
-    Column("note", "string", doc="why counts do not add up, a table is not made yet, or rows were removed"),
-    Column("trace_id", "string"),
+    Column(
+        "reasons",
+        "map<string, long>",
+        doc="of a batch: records with a fault, by reason; of removed rows: their number by log",
+    ),
+    Column("note", "string", doc="why counts do not add up, a table does not exist yet, or rows were removed"),
+    Column("trace_id", "string", doc="trace of the batch"),
 )
 
 
@@ -56,7 +75,7 @@ def record_spec(table: str, files: FileOptions) -> TableSpec:
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandedBatch:
     """One batch, done: what goes into the record."""
 
     token: Token
@@ -69,13 +88,13 @@ class Landed:
     note: str = ""
 
 
-class BatchRecord:
+class BatchLog:
     """Rows gathered, and written every few seconds as a rule; `complete` moves with each batch."""
 
     def __init__(
         self,
         effects: Effects,
-        place: Place,
+        place: Position,
         first: Mark,
         meant: str,
         every: float,
@@ -99,7 +118,7 @@ class BatchRecord:
     def overdue(self) -> bool:
         return bool(self._rows) and monotonic() - self._written >= self._every
 
-    def add(self, landed: Landed) -> None:
+    def add(self, landed: LandedBatch) -> None:
         batch, *landings = rows_of(landed)
         first = self._mark.token.batch < 0
         self._rows += [batch, *landings]
@@ -131,9 +150,9 @@ class BatchRecord:
             return
         pipeline = self._mark.token.pipeline
         extra = {
-            f"{marks.SETTINGS}{pipeline}": self._meant,
-            f"{marks.HEADS}{pipeline}": marks.heads_text(self._heads),
-            f"{marks.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
+            f"{keys.SETTINGS}{pipeline}": self._meant,
+            f"{keys.HEADS}{pipeline}": marks.heads_text(self._heads),
+            f"{keys.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
         }
         # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
         self.place = self._effects.record(self.place, self._rows, self._mark, extra)
@@ -180,7 +199,7 @@ def acknowledged(
     )
 
 
-def rows_of(landed: Landed) -> list[dict[str, Any]]:
+def rows_of(landed: LandedBatch) -> list[dict[str, Any]]:
     known = {
         "started_at": landed.started_at,
         "finished_at": dt.datetime.now(dt.UTC),
@@ -223,7 +242,7 @@ def _row(token: Token, **values: Any) -> dict[str, Any]:
     return {**{column.name: None for column in COLUMNS}, **known, **values}
 
 
-def _partition(at: tuple[str, int], landed: Landed) -> dict[str, Any]:
+def _partition(at: tuple[str, int], landed: LandedBatch) -> dict[str, Any]:
     counts = landed.tally.counts.get(at, {})
     start, end = landed.batch.start[at], landed.batch.end[at]
     received = sum(counts.values())

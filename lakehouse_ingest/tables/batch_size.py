@@ -7,13 +7,13 @@ finds that the one before it landed nothing takes a quarter of what that one too
 
 import re
 
-from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.ledger import keys
+from lakehouse_ingest.tables import Position
 
 STEP = 4
 
 
-def of_start(record: Place, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
+def of_start(record: Position, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
     """For the first batch of a start, by what the one before it has left in the batch record.
 
     One that nothing waited for had nothing to land. One that this start has replaced did not fail: it might have landed
@@ -21,7 +21,7 @@ def of_start(record: Place, pipeline: str, most: int, *, replaces_replica: bool 
     """
     if record.mark is None:
         return most
-    left = re.fullmatch(r"(\d{1,18})/(\d{1,18})", record.carried.get(f"{marks.SIZE}{pipeline}", ""))
+    left = re.fullmatch(r"(\d{1,18})/(\d{1,18})", record.carried.get(f"{keys.SIZE}{pipeline}", ""))
     size, waiting = (int(left[1]), int(left[2])) if left else (most, most)
     has_landed = record.mark.token.batch >= 0
     if has_landed and replaces_replica:

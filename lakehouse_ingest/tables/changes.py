@@ -7,6 +7,7 @@ import catalog
 from catalog import Evolution, TableState
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import PROMOTED
 from lakehouse_ingest.tables.errors import (
     CREATE,
     explained,
@@ -71,7 +72,7 @@ class TableChanges(TableReader):
         """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
 
         def decide(state: TableState) -> Mapping[str, str]:
-            return {**marks.as_it_was(self.seen(state).carried), f"{marks.PREFIX}promoted": why}
+            return {**marks.as_it_was(self.seen(state).carried), PROMOTED: why}
 
         with explained():
             return catalog.rewrite_rows(self._lake, table, holding, change, decide)[1]

@@ -14,7 +14,8 @@ from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.proxies import rest_properties
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.settings.values import given, revealed
+from lakehouse_ingest.settings.field_types import given
+from lakehouse_ingest.settings.secret_words import SECRET_KEYS, revealed
 from lakehouse_ingest.tables import Connection
 
 # What would make something else of either client than one of a REST catalog.
@@ -35,6 +36,7 @@ def connection_of(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Connect
         revealed(catalog.token),
         {**_shared(catalog, s3, uri), **own, **catalog.properties},
         read_timeout=catalog.timeout,
+        hidden_keys=SECRET_KEYS,
     )
 
 

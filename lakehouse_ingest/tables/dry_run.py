@@ -6,14 +6,14 @@ import catalog
 from catalog import TableState
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.tables.errors import explained
-from lakehouse_ingest.tables.lake import Lake
-from lakehouse_ingest.tables.position import Place
+from lakehouse_ingest.tables.pipeline_tables import PipelineTables
+from lakehouse_ingest.tables.position import Position
 
 
-class RehearsedLake(Lake):
+class ImaginedTables(PipelineTables):
     """Tables are made and changed on the stage; a place on them is only looked up, whoever stands there."""
 
-    def __init__(self, connection: catalog.Connection, pipeline: str, stage: catalog.Stage, *, create: bool) -> None:
+    def __init__(self, connection: catalog.Connection, pipeline: str, stage: catalog.DryRun, *, create: bool) -> None:
         super().__init__(connection, pipeline, create=create)
         self._lake = self._way.lake = catalog.rehearse(self._lake, stage)
 
@@ -22,11 +22,11 @@ class RehearsedLake(Lake):
 
     def append(
         self,
-        place: Place,
+        place: Position,
         rows: Sequence[Mapping[str, object]],  # noqa: ARG002 - bookkeeping of what has not happened
         mark: Mark,  # noqa: ARG002
         extra: Mapping[str, str],  # noqa: ARG002
-    ) -> Place:
+    ) -> Position:
         return place
 
     def inspected(self, table: str) -> Sequence[str]:

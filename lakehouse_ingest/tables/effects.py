@@ -1,7 +1,7 @@
 """Everything that a start and its batches do to the world, a method for each durable effect.
 
 A pipeline is given an implementation: the real one, the one of the dry run, which changes nothing, or one of the tests,
-which ends the process before an effect or loses its answer. What only reads stays with `Lake`.
+which ends the process before an effect or loses its answer. What only reads stays with `TableReader`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from catalog import Evolution, Partition, Plan, TableSpec, TableState
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.schema.layout import FileOptions
-from lakehouse_ingest.tables.position import Place, Registered
+from lakehouse_ingest.tables.position import Position, Registered
 
 
 @dataclass
 class Landing:
     """One table: where we stand on it, and how its files are written."""
 
-    place: Place
+    place: Position
     files: FileOptions
 
 
@@ -53,11 +53,11 @@ class TableEffects(Protocol):
 
     def set_properties(self, table: str, properties: Mapping[str, str]) -> None: ...
 
-    def claim(self, first: str, others: Sequence[str]) -> tuple[Place, TableState]:
+    def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         """Take the next epoch, with our place on the `first` table; gives that table as the claim has left it."""
         ...
 
-    def open(self, table: str, epoch: int) -> Place:
+    def open(self, table: str, epoch: int) -> Position:
         """Take our place on a table, which fences earlier starts."""
         ...
 
@@ -73,11 +73,13 @@ class Effects(TableEffects, Protocol):
         """About so many rows, in files that no reader sees yet."""
         ...
 
-    def publish(self, written: Unpublished) -> Place:
+    def publish(self, written: Unpublished) -> Position:
         """Make them visible; gives our place on the table as the commit left it."""
         ...
 
-    def record(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def record(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         """Rows of the batch log, with what the next start has to know."""
         ...
 
@@ -85,6 +87,6 @@ class Effects(TableEffects, Protocol):
         """Publish group offsets, for lag tools; now and then, or `at_once`."""
         ...
 
-    def expire(self, place: Place) -> Place:
+    def expire(self, place: Position) -> Position:
         """Old snapshots, when they are many enough; gives our place on the table as it is then."""
         ...

@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.schema.column_types import to_iceberg
-from lakehouse_ingest.schema.columns import ELEMENT, EVENT_TIME, ColumnPlan, Refused, TablePlan, declared, named
+from lakehouse_ingest.schema.columns import ELEMENT, EVENT_TIME, ColumnPlan, RefusedField, TablePlan, declared, named
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.schema.declared import (
     event_time_field,
@@ -36,7 +36,7 @@ class Planned:
 
     plan: TablePlan
     settled: bool = True
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedField, ...] = ()
     why: str = "no field or no event time has been seen in these records yet"  # not settled
     beyond: bool = True  # these records may have fields that are in no column
 
@@ -46,7 +46,7 @@ def plan_from_records(
 ) -> Planned:
     """From the first batch: the columns unless declared, and the unit of the event times."""
     columns, aside = plan_from_settings(table, settings), aside_of(settings)
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedField, ...] = ()
     if not columns:
         wanted = wanted_columns(form, fields, rows, settings)
         names = [column.field for column in wanted]
@@ -118,7 +118,7 @@ def named_columns(
     room: int,
     *,
     refuse_names: bool,
-) -> tuple[tuple[ColumnPlan, ...], tuple[Refused, ...]]:
+) -> tuple[tuple[ColumnPlan, ...], tuple[RefusedField, ...]]:
     first = {event_time, *settings.hints}  # they have room and their names before all others
     ordered = sorted(wanted, key=lambda column: column.field not in first)
     columns, refused = named(ordered, taken, room, settings.hints, refuse=refuse_names)

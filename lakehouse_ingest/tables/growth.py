@@ -13,7 +13,7 @@ from lakehouse_ingest.schema.columns import (
     TOO_MANY,
     TOO_MANY_NEW,
     ColumnPlan,
-    Refused,
+    RefusedField,
     TablePlan,
 )
 from lakehouse_ingest.schema.contract import contract_of
@@ -29,7 +29,7 @@ class Growth:
     """What a batch brings that its table has no column for."""
 
     columns: list[tuple[str, Column]]  # each with the path of what it is added to; "" is the table
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedField, ...]
     whence: tuple[tuple[Where, str], ...] = ()  # of each column the field: the keys that lead to it, and its name
 
 
@@ -75,7 +75,7 @@ def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contra
     """New fields of objects that have a column already."""
     found: list[tuple[str, Column]] = []
     whence: list[tuple[Where, str]] = []
-    refused: list[Refused] = []
+    refused: list[RefusedField] = []
     used: dict[Where, set[str]] = {}
     for field, kind in fields:
         if field not in growing:
@@ -89,7 +89,7 @@ def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contra
             text = text if width(text) <= room else "string"
             taken = used.setdefault(where, {each.casefold() for each in siblings})
             if why := _why_not(name, taken, room):
-                refused.append(Refused(where, name, why))
+                refused.append(RefusedField(where, name, why))
                 continue
             found.append((".".join((growing[field].name, *path)), Column(name, text)))
             whence.append((where, name))

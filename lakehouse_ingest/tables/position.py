@@ -7,19 +7,14 @@ from dataclasses import dataclass, field, replace
 from catalog import TableState
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import BRANCH, EPOCH
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.tables.retention import Retention, is_left_behind
 
-TOPIC, TYPE = "lakehouse.topic", "lakehouse.type"  # properties of a table whose name was made of them
-# And followed by a pipeline's name: the epoch of its last start that published directly. No expiry takes it away.
-EPOCH = "lakehouse.epoch."
-# In those of the batch record, followed by a pipeline's name and a table's: what it has landed in.
-REGISTERED = f"{marks.PREFIX}table."
-
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where this start of the pipeline stands on one table."""
 
     table: str
@@ -45,7 +40,7 @@ class Place:
     def held(self) -> Offsets:
         return self.mark.held() if self.mark else {}
 
-    def within(self, generation: int) -> "Place":
+    def within(self, generation: int) -> "Position":
         """The same; what an older generation's mark says holds no more, and that it is there tells who was here."""
         older = self.mark is not None and self.mark.token.generation < generation
         return replace(self, mark=None, known=True) if older else self
@@ -84,7 +79,7 @@ class Known:
             raise type(failure)(f"{failure}; {why}") from failure
 
 
-def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention | None = None) -> Place:
+def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention | None = None) -> Position:
     """Without a retention nothing is expirable."""
     summaries = [snapshot.summary for snapshot in state.ancestors()]
     mark = marks.newest(summaries, pipeline)
@@ -93,7 +88,7 @@ def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention 
     rows, files, size = (
         int(newest.summary.get(f"total-{what}", 0)) if newest else 0 for what in ("records", "data-files", "files-size")
     )
-    return Place(
+    return Position(
         state.name,
         branch_of(pipeline, epoch),
         state.main,
@@ -128,7 +123,7 @@ def _expirable(state: TableState, pipeline: str, epoch: int, retention: Retentio
     return ({each.id for each in ancestors[kept:]} | left) - {*state.refs.values()}
 
 
-def newest_generation(places: Iterable[Place]) -> int:
+def newest_generation(places: Iterable[Position]) -> int:
     return max((place.mark.token.generation for place in places if place.mark), default=1)
 
 
@@ -136,12 +131,12 @@ def newest_generation(places: Iterable[Place]) -> int:
 
 
 def branch_of(pipeline: str, epoch: int) -> str:
-    return f"ingest_{pipeline}_{epoch}"
+    return f"{BRANCH}{pipeline}_{epoch}"
 
 
 def branches(state: TableState, pipeline: str) -> dict[int, str]:
     """By their epochs."""
-    pattern = re.compile(rf"ingest_{re.escape(pipeline)}_(\d+)")
+    pattern = re.compile(rf"{BRANCH}{re.escape(pipeline)}_(\d+)")
     return {int(found[1]): ref for ref in state.refs if (found := pattern.fullmatch(ref))}
 
 

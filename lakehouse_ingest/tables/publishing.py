@@ -22,26 +22,25 @@ import catalog
 from catalog import TableState
 from lakehouse_ingest.errors import Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import PREFIX, Mark
+from lakehouse_ingest.ledger.keys import EPOCH, STAGES_UNSEEN, TOKEN
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.errors import EpochTaken, LostRace, explained, superseded
-from lakehouse_ingest.tables.position import EPOCH, Place, branch_of, branches, direct_epoch, newest_epoch, place_on
+from lakehouse_ingest.tables.position import Position, branch_of, branches, direct_epoch, newest_epoch, place_on
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 
-TOKEN = f"{PREFIX}token"
 OPENINGS = 4  # times that a table is opened before all of them are opened again by a new start
-STAGES_UNSEEN = "write.wap.enabled"  # a table's property: without it Spark would write to main
 
 
-class Refused(Protocol):
+class ReportRefusal(Protocol):
     """Told each time that somebody else's commit came first."""
 
     def __call__(self, table: str, attempt: int, error: Exception, /) -> None: ...
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """What Spark appends to, so that nobody sees it: a table or one of its branches, and the id to stage it under."""
 
     name: str
@@ -53,7 +52,7 @@ class Race:
     """Tells, at each look at a table, whether somebody else has moved its main; a sibling in this process is no one
     else."""
 
-    refused: Refused
+    refused: ReportRefusal
     table: str
     main: int | None = None  # where we, or a sibling, left it; None: at the first look it is taken as it is
     told: int = 0
@@ -78,9 +77,9 @@ class Race:
 class Publication(ABC):
     """Of one pipeline."""
 
-    lake: catalog.Lake
+    lake: catalog.CatalogClient
     pipeline: str
-    refused: Refused
+    refused: ReportRefusal
     turns: Turns = field(default_factory=Turns)
     retention: Callable[[str], Retention | None] = lambda _table: None
     generation: int = 0  # older marks say nothing
@@ -99,13 +98,13 @@ class Publication(ABC):
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState: ...
 
     @abstractmethod
-    def target(self, place: Place, token: Token) -> Target: ...
+    def target(self, place: Position, token: Token) -> WriteTarget: ...
 
     @abstractmethod
-    def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
+    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
         """The snapshot that Spark left under this token, if it did."""
 
-    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> Place:
+    def publish(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str]) -> Position:
         """Move main to what was staged; when somebody else came first, commit the same files again upon theirs."""
         turn = self.turns.at(place.table)
         with turn.taken():
@@ -117,7 +116,7 @@ class Publication(ABC):
             turn.stands(self.pipeline, state.main)
         return self.published(place, state, mark)
 
-    def _moved(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
+    def _moved(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
         try:
             return self._move(place, staged)
         except LostRace as lost:
@@ -125,25 +124,27 @@ class Publication(ABC):
             return self._again(place, staged, mark, extra, Race(self.refused, place.table, told=1))
 
     @abstractmethod
-    def _move(self, place: Place, staged: int) -> TableState:
+    def _move(self, place: Position, staged: int) -> TableState:
         """Main, to what was staged upon it; LostRace where it is elsewhere."""
 
     @abstractmethod
-    def _again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         """Commit the same files upon main as it is now."""
 
     @abstractmethod
-    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def append(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         """A few rows of bookkeeping."""
 
-    def place(self, state: TableState, epoch: int) -> Place:
+    def place(self, state: TableState, epoch: int) -> Position:
         return place_on(state, self.pipeline, epoch, self.retention(state.name)).within(self.generation)
 
     def load(self, table: str) -> TableState:
         with explained():
             return catalog.load_for_engines(self.lake, table)
 
-    def still_ours(self, place: Place, state: TableState) -> None:
+    def still_ours(self, place: Position, state: TableState) -> None:
         """Whether we may write to it."""
         if state.uuid != place.uuid:
             raise TableChanged(
@@ -153,12 +154,12 @@ class Publication(ABC):
         if (newest := newest_epoch(state, self.pipeline)) > place.epoch:
             raise superseded(self.pipeline, newest)
 
-    def published(self, place: Place, state: TableState, mark: Mark) -> Place:
+    def published(self, place: Position, state: TableState, mark: Mark) -> Position:
         """Our place after a landing: where others have cut it off by now, what was published is known all the same."""
         now = self.place(state, place.epoch)
         return now if now.mark else self._remembered(now, place, mark)
 
-    def unmoved(self, place: Place, state: TableState) -> Place:
+    def unmoved(self, place: Position, state: TableState) -> Position:
         """Our place as it is now, when nobody but strangers has moved main since."""
         self.still_ours(place, state)
         now = self.place(state, place.epoch)
@@ -174,15 +175,15 @@ class Publication(ABC):
             )
         return now
 
-    def _is_behind(self, place: Place, state: TableState) -> bool:
+    def _is_behind(self, place: Position, state: TableState) -> bool:
         """Whether main was moved to before our last landing; false also where too much was cut to tell."""
         return place.main is not None and state.contains(place.main) is False
 
-    def _remembered(self, now: Place, place: Place, mark: Mark | None) -> Place:
+    def _remembered(self, now: Position, place: Position, mark: Mark | None) -> Position:
         carried = {**marks.without_marks(place.carried), **now.carried}
         return replace(now, mark=mark, carried=carried, known=place.known or mark is not None)
 
-    def _upon(self, place: Place, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
+    def _upon(self, place: Position, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
         def decide(state: TableState) -> Mapping[str, str]:
             race.look(state.main)
             # The marks that travel on are those of the very head that the files are put upon.
@@ -205,7 +206,7 @@ class Publication(ABC):
             return catalog.fence(self.lake, table, decide, {**given, f"{EPOCH}{self.pipeline}": str(epoch)})
 
 
-def _token(place: Place) -> Token | None:
+def _token(place: Position) -> Token | None:
     return place.mark.token if place.mark else None
 
 
@@ -249,33 +250,35 @@ class OnBranch(Publication):
         lost = (catalog.Conflict, catalog.OutcomeUnknown, catalog.Unreachable)
         return catalog.retrying(lost, 1 if claiming else OPENINGS)(opened)
 
-    def target(self, place: Place, token: Token) -> Target:  # noqa: ARG002 - the branch is the start's own
+    def target(self, place: Position, token: Token) -> WriteTarget:  # noqa: ARG002 - the branch is the start's own
         # Only this spelling of the target does: the option `branch` would write to main.
-        return Target(f"{place.table}.branch_{place.branch}")
+        return WriteTarget(f"{place.table}.branch_{place.branch}")
 
-    def still_ours(self, place: Place, state: TableState) -> None:
+    def still_ours(self, place: Position, state: TableState) -> None:
         super().still_ours(place, state)
         # Spark makes our branch anew when it was dropped during an append. A newer start drops it in the very commit
         # that shows its epoch: whoever dropped it without one was somebody else.
         if place.branch not in state.refs:
             raise TryAgain(f"somebody dropped the branch {place.branch} of the table {place.table}, on which we write")
 
-    def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
+    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
         state = self.load(place.table)
         self.still_ours(place, state)
         found = state.snapshots.get(state.refs[place.branch])
         return found if found and found.summary.get(TOKEN) == token else None
 
-    def _move(self, place: Place, staged: int) -> TableState:
+    def _move(self, place: Position, staged: int) -> TableState:
         with self._on(place):
             return catalog.publish(self.lake, place.table, place.branch, staged, place.main)
 
-    def _again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         summary = self._upon(place, mark, extra, race)
         with self._on(place), self._winnable(place):
             return catalog.publish_again(self.lake, place.table, place.branch, staged, summary, race.failed)
 
-    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def append(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         """With one commit, of main and our branch: others write to the same table all the time."""
         turn, race = self.turns.at(place.table), Race(self.refused, place.table)
         with turn.taken():
@@ -286,14 +289,14 @@ class OnBranch(Publication):
         return self.published(place, state, mark)
 
     @contextmanager
-    def _winnable(self, place: Place) -> Iterator[None]:
+    def _winnable(self, place: Position) -> Iterator[None]:
         try:
             yield
         except LostRace as lost:
             raise TryAgain(f"the table {place.table} was changed by others each time that we tried to commit") from lost
 
     @contextmanager
-    def _on(self, place: Place) -> Iterator[None]:
+    def _on(self, place: Position) -> Iterator[None]:
         """A branch that is gone tells of a newer start, or of a table that is another one by now."""
         try:
             with explained():
@@ -310,14 +313,14 @@ class Direct(Publication):
             state = self.fenced(table, epoch, {STAGES_UNSEEN: "true"}, claiming=claiming)
         stale = [ref for number, ref in branches(state, self.pipeline).items() if number < epoch]
         # They shut nobody out any more; where they may not be dropped, they are only in the way.
-        with explained(), suppress(catalog.Refused, catalog.Denied):
+        with explained(), suppress(catalog.RequestRefused, catalog.Denied):
             state = catalog.drop_branches(self.lake, table, stale)
         return state
 
-    def target(self, place: Place, token: Token) -> Target:
-        return Target(place.table, str(token))
+    def target(self, place: Position, token: Token) -> WriteTarget:
+        return WriteTarget(place.table, str(token))
 
-    def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
+    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
         state = self.load(place.table)
         self.still_ours(place, state)
         if state.properties.get(STAGES_UNSEEN) != "true":
@@ -325,15 +328,17 @@ class Direct(Publication):
         found = [each for each in state.snapshots.values() if each.summary.get(TOKEN) == token]
         return max(found, key=lambda each: each.sequence, default=None)
 
-    def _move(self, place: Place, staged: int) -> TableState:
+    def _move(self, place: Position, staged: int) -> TableState:
         with explained():
             return catalog.publish(self.lake, place.table, None, staged, place.main)
 
-    def _again(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         with explained():
-            return catalog.restage_onto(self.lake, place.table, staged, self._upon(place, mark, extra, race))
+            return catalog.recommit_onto(self.lake, place.table, staged, self._upon(place, mark, extra, race))
 
-    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def append(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         """Straight onto main: nobody has to see it together with anything else."""
         turn = self.turns.at(place.table)
         with turn.taken():

@@ -12,14 +12,14 @@ from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.tables.errors import (
     explained,
 )
-from lakehouse_ingest.tables.position import Place, newest_epoch
+from lakehouse_ingest.tables.position import Position, newest_epoch
 from lakehouse_ingest.tables.publishing import Publication
 
 
 class TableReader:
     """The tables of a catalog, as one pipeline sees them."""
 
-    def __init__(self, client: catalog.Lake, pipeline: str, way: Publication) -> None:
+    def __init__(self, client: catalog.CatalogClient, pipeline: str, way: Publication) -> None:
         self._lake, self._pipeline, self._way = client, pipeline, way
 
     def has_namespace(self, namespace: str) -> bool:
@@ -97,10 +97,10 @@ class TableReader:
             except (catalog.TableMissing, catalog.FileMissing) as missing:
                 raise TryAgain(str(missing)) from missing
 
-    def seen(self, state: TableState) -> Place:
+    def seen(self, state: TableState) -> Position:
         """Where this pipeline stands on a table, without taking a place there."""
         return self._way.place(state, newest_epoch(state, self._pipeline))
 
-    def again(self, place: Place) -> Place:
+    def again(self, place: Position) -> Position:
         """Our place, looked up anew."""
         return self._way.place(self._way.load(place.table), place.epoch)

@@ -7,8 +7,9 @@ from dataclasses import asdict
 from catalog import TableState
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import REGISTERED, TOPIC, TYPE
 from lakehouse_ingest.tables.changes import TableChanges
-from lakehouse_ingest.tables.position import REGISTERED, TOPIC, TYPE, Known, Registered, has_landed, newest_epoch
+from lakehouse_ingest.tables.position import Known, Registered, has_landed, newest_epoch
 
 
 class Registry(TableChanges):

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lakehouse_ingest.ledger.marks import MARK, PREFIX, Summary
+from lakehouse_ingest.ledger.keys import MARK, TOKEN
+from lakehouse_ingest.ledger.marks import Summary
 from lakehouse_ingest.settings import Settings
 
 ROOM = 2**20  # letters of all summaries together
@@ -74,5 +75,5 @@ def is_left_behind(summary: Summary, pipeline: str, epoch: int) -> bool:
     Only ours: other writers may keep snapshots without a ref on purpose (write, audit, publish).
     """
     # The token, not the mark: the others' landings carry our mark on.
-    token = re.fullmatch(r"(.+)/\d+/(\d{1,18})/-?\d+", summary.get(f"{PREFIX}token", ""))
+    token = re.fullmatch(r"(.+)/\d+/(\d{1,18})/-?\d+", summary.get(TOKEN, ""))
     return token is not None and token[1] == pipeline and int(token[2]) <= epoch

@@ -7,13 +7,14 @@ from typing import NoReturn
 
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.ledger.keys import TOPIC, TYPE
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema import declared, layout, names
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.formats import Format, Lenient
 from lakehouse_ingest.stages.routing import SEPARATOR, Route
-from lakehouse_ingest.tables import TOPIC, TYPE, Lake, Place, Registered, TableState, unmade
+from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableState, unmade
 from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
@@ -32,7 +33,7 @@ class Refusal:
 class StreamTables:
     """What one start of one stream knows of its tables."""
 
-    lake: Lake
+    lake: PipelineTables
     effects: TableEffects
     stream: StreamSettings
     format: Format
@@ -41,7 +42,7 @@ class StreamTables:
     taken: Collection[str]  # names of tables that are not for events
     epoch: int
     registered: dict[str, Registered]
-    opened: Mapping[str, Place]  # our place on those that were there at the start
+    opened: Mapping[str, Position]  # our place on those that were there at the start
     changed: Callable[[str, list[str]], None]
     find_all: Callable[[Collection[str]], Mapping[str, TableState | None]]
     _looked: dict[str, TableState | None] = field(default_factory=dict)  # of names that are about to be asked for

@@ -9,8 +9,9 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
+from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
 from lakehouse_ingest.schema import declared, existing, layout
-from lakehouse_ingest.schema.columns import Refused, TablePlan
+from lakehouse_ingest.schema.columns import RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import has_beyond
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import TableSettings
@@ -18,9 +19,9 @@ from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.tables import (
     Add,
     Evolution,
-    Lake,
-    Place,
+    PipelineTables,
     Plan,
+    Position,
     TableSpec,
     TableState,
     first_batch,
@@ -38,7 +39,7 @@ FOLLOWED = 10  # times in one batch
 class TableKeeper:
     """One table, made when its first records tell what it should be."""
 
-    lake: Lake
+    lake: PipelineTables
     effects: TableEffects
     name: str
     settings: TableSettings
@@ -76,7 +77,7 @@ class TableKeeper:
                 return replace(self._plan, refused=refused, beyond=beyond)
         raise TryAgain(f"others change the columns of {self.name} each time that we add ours")
 
-    def _grown(self, fields: Fields, records: DataFrame) -> tuple[tuple[Refused, ...], bool]:
+    def _grown(self, fields: Fields, records: DataFrame) -> tuple[tuple[RefusedField, ...], bool]:
         """Add what the records have and the table has not: what may not be, and whether of all else it is known that
         it is there as it was asked for."""
         assert self._plan is not None
@@ -89,7 +90,7 @@ class TableKeeper:
         done = self._follow([*changes, *wider])
         missing = {each.path: each.reason for each in done.refusals if each.current is None}
         refused = tuple(
-            Refused(where, name, missing[change.path])
+            RefusedField(where, name, missing[change.path])
             for change, (where, name) in zip(changes, growth.whence, strict=True)
             if change.path in missing
         )
@@ -119,13 +120,13 @@ class TableKeeper:
             # what sends records may not end a pipeline.
             return Planned(TablePlan(self.name, (), None, "iso"), settled=False, why=str(refusal)), None
 
-    def adopt(self, state: TableState, place: Place | None = None) -> None:
+    def adopt(self, state: TableState, place: Position | None = None) -> None:
         """Use a table that is there, whoever made it; refuse it before anything is written."""
         lies_otherwise = layout.lies_otherwise(state, self.settings)
         self._take(state)
         assert self._plan is not None
         if added := existing.additions(state, self._plan.plan, self.settings):
-            if declared.FIELD not in state.properties:
+            if EVENT_TIME_FIELD not in state.properties:
                 self.effects.set_properties(self.name, declared.event_time_of(self._plan.plan))
             self._follow(added)
         if lies_otherwise:
@@ -134,7 +135,7 @@ class TableKeeper:
         files = replace(FileOptions.of(self.settings), all_open=layout.parts_zeros(self._plan.plan, self.settings))
         self.landing = Landing(replace(place, schema=self._schema), files)
 
-    def _opened(self) -> Place:
+    def _opened(self) -> Position:
         """On a table that was not there, or not ours, when this start looked where to begin."""
         place = self.effects.open(self.name, self.epoch)
         if place.mark:

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.records import FAULT
 from lakehouse_ingest.schema.column_types import in_common, spark_type, to_iceberg
-from lakehouse_ingest.schema.columns import ELEMENT, HINTED, VALUE, ColumnPlan, Refused
+from lakehouse_ingest.schema.columns import ELEMENT, HINTED, VALUE, ColumnPlan, RefusedField
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format, infer
 
@@ -31,11 +31,11 @@ class UnseenField(NamedTuple):
 
 def beyond_hints(
     form: Format, columns: Sequence[ColumnPlan], fields: Fields, rows: DataFrame, settings: TableSettings
-) -> tuple[Refused, ...]:
+) -> tuple[RefusedField, ...]:
     """UnseenField fields of objects of which a hint says what they hold: a person has said it, so they do not grow."""
     hinted = {each.field: each for each in columns if "struct<" in each.iceberg and each.field in settings.hints}
     return tuple(
-        Refused(where, name, HINTED)
+        RefusedField(where, name, HINTED)
         for field, kind in unhidden(form, columns, hinted, fields, rows)
         if field in hinted
         for where, _, _, name, new in unseen(hinted[field], kind)

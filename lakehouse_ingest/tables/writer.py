@@ -16,8 +16,8 @@ from lakehouse_ingest.tables.errors import (
     explained,
     superseded,
 )
-from lakehouse_ingest.tables.position import Place
-from lakehouse_ingest.tables.publishing import Target
+from lakehouse_ingest.tables.position import Position
+from lakehouse_ingest.tables.publishing import WriteTarget
 from lakehouse_ingest.tables.registry import Registry
 
 CLAIM_TRIES = 8
@@ -33,12 +33,12 @@ class TableWriter(Registry):
         """Whether a start of this process has: the next one takes over from no other."""
         return self._taken > 0
 
-    def claim(self, first: str, others: Sequence[str]) -> tuple[int, Place]:
+    def claim(self, first: str, others: Sequence[str]) -> tuple[int, Position]:
         """Take the next epoch, and our place on the `first` table with it."""
         place, _ = self.claimed(first, others)
         return place.epoch, place
 
-    def claimed(self, first: str, others: Sequence[str]) -> tuple[Place, TableState]:
+    def claimed(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         """Take the next epoch: whoever opens the `first` table with it has it, and nobody else. Gives that table as
         the claim has left it: a look at it later may be answered by a replica that has not heard of the claim.
 
@@ -62,12 +62,12 @@ class TableWriter(Registry):
                     self._taken -= 1
         raise TryAgain(f"other starts of pipeline {self._pipeline} took every epoch that we asked for")
 
-    def open_all(self, tables: Sequence[str], epoch: int, threads: Executor) -> dict[str, Place]:
+    def open_all(self, tables: Sequence[str], epoch: int, threads: Executor) -> dict[str, Position]:
         """Our places on those of these tables that are there."""
         there = [name for name, state in self.find_all(tables, threads).items() if state]
         return dict(zip(there, threads.map(lambda name: self.open(name, epoch), there), strict=True))
 
-    def open(self, table: str, epoch: int, *, claiming: bool = False) -> Place:
+    def open(self, table: str, epoch: int, *, claiming: bool = False) -> Position:
         """Take our place on a table as of this epoch; whoever stood there before is shut out."""
         return self._way.place(self._open(table, epoch, claiming=claiming), epoch)
 
@@ -82,20 +82,22 @@ class TableWriter(Registry):
         """Whoever else of this process writes to the table waits until the end of the block."""
         return self._way.turns.at(table).taken()
 
-    def target(self, place: Place, token: Token) -> Target:
+    def target(self, place: Position, token: Token) -> WriteTarget:
         """Where Spark stages the rows of this batch."""
         self._way.load(place.table)  # refused where others have had it name code since it was opened
         return self._way.target(place, token)
 
-    def staged(self, place: Place, token: str) -> catalog.Snapshot | None:
+    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
         """The snapshot that this token left there, if it did."""
         return self._way.staged(place, token)
 
-    def publish(self, place: Place, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Place:
+    def publish(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Position:
         """Move main to what was staged; when somebody else came first, commit the same files again upon theirs."""
         return self._way.publish(place, staged, mark, extra or {})
 
-    def append(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def append(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         """A few rows of bookkeeping."""
         return self._way.append(place, rows, mark, extra)
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from lakehouse_ingest.environment.spark_names import quoted
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason, SourceIdentity
 from lakehouse_ingest.schema.column_types import to_iceberg
-from lakehouse_ingest.schema.columns import ColumnPlan, Refused, declared
+from lakehouse_ingest.schema.columns import ColumnPlan, RefusedField, declared
 from lakehouse_ingest.stages.faults import faulty
 from lakehouse_ingest.stages.formats import Format, Lenient, infer
 from lakehouse_ingest.stages.sources import RECORD_COLUMNS, envelope
@@ -94,7 +94,7 @@ def a_value_that_its_column_does_not_take_is_a_fault(form: Format, samples: Samp
 def a_value_in_a_refused_field_is_a_fault(form: Format, samples: Samples, spark: SparkSession) -> None:
     name = samples.of_few
     columns = [column for column in _columns(form, samples, spark) if column.field != name]
-    found = _in_order(form.decode(_records(spark, samples.sound_values), columns, [Refused((), name, "no room")]))
+    found = _in_order(form.decode(_records(spark, samples.sound_values), columns, [RefusedField((), name, "no room")]))
     reasons = [row[FAULT] and row[FAULT]["reason"] for row in found]
     wanted = [str(Reason.NO_COLUMN) if name in fields else None for _, fields in samples.sound]
     assert reasons == wanted, f"with {name} refused the reasons are {reasons}"

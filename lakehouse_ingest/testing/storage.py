@@ -11,7 +11,7 @@ from pyiceberg.io import load_file_io
 from lakehouse_ingest.environment.storage import Storage
 from lakehouse_ingest.errors import LONGEST, LakehouseError
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.clients import connection_of, embedded
 
 SUITE = "suite"
@@ -64,7 +64,7 @@ def the_embedded_catalog_serves_tables_there(place: Place, folder: Path) -> None
     settings = place.warehouse(folder, place.location)
     with embedded(settings, place.s3, place.jars, 0) as server:
         assert server.uri
-        lake = Lake(connection_of(settings, place.s3, server.uri), SUITE)
+        lake = PipelineTables(connection_of(settings, place.s3, server.uri), SUITE)
         with lake.probe(SUITE) as (table, location):
             lake.write_and_read(table)
         scheme = place.location.partition(":")[0]

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from pyiceberg.exceptions import NamespaceNotEmptyError
 
-from catalog import CatalogError, Column, Lake, TableSpec, create_table, ensure_namespace
+from catalog import CatalogClient, CatalogError, Column, TableSpec, create_table, ensure_namespace
 from tests.services import catalogs
 from tests.services.catalogs import NAMESPACE, Embedded, Gated, Given, Kind, OfPyiceberg
 from tests.services.gateway import Gateway
@@ -29,7 +29,7 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="package")
-def lake(kind: Kind) -> Iterator[Lake]:
+def lake(kind: Kind) -> Iterator[CatalogClient]:
     with kind.opened() as lake:
         ensure_namespace(lake, NAMESPACE)
         yield lake
@@ -44,12 +44,12 @@ def unmade() -> str:
 
 
 @pytest.fixture
-def name(lake: Lake, unmade: str) -> str:
+def name(lake: CatalogClient, unmade: str) -> str:
     create_table(lake, TableSpec(unmade, (Column("id", "long"), Column("site", "string")), ()))
     return unmade
 
 
-def clear(lake: Lake, namespace: tuple[str, ...]) -> None:
+def clear(lake: CatalogClient, namespace: tuple[str, ...]) -> None:
     """Somebody else's catalog is left as it was."""
     for inner in lake.pyiceberg.list_namespaces(namespace):
         clear(lake, inner)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from catalog import (
+    CatalogClient,
     Column,
     Conflict,
     Denied,
-    Lake,
-    Refused,
+    RequestRefused,
     TableSpec,
     append_onto,
     create_table,
@@ -30,26 +30,26 @@ from tests.services.gateway import Gateway
 COLUMNS = (Column("id", "long"),)
 
 
-def nested(lake: Lake, name: str, _: Path) -> bool:
+def nested(lake: CatalogClient, name: str, _: Path) -> bool:
     ensure_namespace(lake, f"{name}.deep")
     return has_namespace(lake, f"{name}.deep")
 
 
-def placed(lake: Lake, name: str, folder: Path) -> bool:
+def placed(lake: CatalogClient, name: str, folder: Path) -> bool:
     return create_table(lake, TableSpec(name, COLUMNS, location=f"file://{folder}/t")).location == f"file://{folder}/t"
 
 
-def placed_by_its_namespace(lake: Lake, name: str, folder: Path) -> bool:
+def placed_by_its_namespace(lake: CatalogClient, name: str, folder: Path) -> bool:
     ensure_namespace(lake, name, location=f"file://{folder}")
     return str(folder) in create_table(lake, TableSpec(f"{name}.t", COLUMNS)).location
 
 
-def branched_first(lake: Lake, name: str, _: Path) -> bool:
+def branched_first(lake: CatalogClient, name: str, _: Path) -> bool:
     create_table(lake, TableSpec(name, COLUMNS))
     return "ours" in open_branch(lake, name, "ours").refs
 
 
-def cut(lake: Lake, name: str, _folder: Path) -> bool:
+def cut(lake: CatalogClient, name: str, _folder: Path) -> bool:
     create_table(lake, TableSpec(name, COLUMNS))
     append_onto(lake, name, [{"id": 1}], lambda _: {})
     for _ in range(2):
@@ -61,25 +61,25 @@ def cut(lake: Lake, name: str, _folder: Path) -> bool:
     return True
 
 
-def viewed(lake: Lake, name: str, _: Path) -> bool:
+def viewed(lake: CatalogClient, name: str, _: Path) -> bool:
     a_view(lake, name)
     return lake.pyiceberg.view_exists(name)
 
 
-def kept_here(lake: Lake, name: str, _: Path) -> bool:
+def kept_here(lake: CatalogClient, name: str, _: Path) -> bool:
     made = create_table(lake, TableSpec(name, COLUMNS))
     return Path(re.sub("^file:(//)?", "", made.metadata_location)).exists()
 
 
-def of_format(version: int) -> Callable[[Lake, str, Path], bool]:
-    def made(lake: Lake, name: str, _: Path) -> bool:
+def of_format(version: int) -> Callable[[CatalogClient, str, Path], bool]:
+    def made(lake: CatalogClient, name: str, _: Path) -> bool:
         create_table(lake, TableSpec(name, COLUMNS, properties={"format-version": str(version)}))
         return load(lake, name).format_version == version
 
     return made
 
 
-TRIES: dict[Can, Callable[[Lake, str, Path], bool]] = {
+TRIES: dict[Can, Callable[[CatalogClient, str, Path], bool]] = {
     Can.NESTED: nested,
     Can.PLACES: placed,
     Can.NAMESPACE_PLACES: placed_by_its_namespace,
@@ -94,11 +94,11 @@ TRIES: dict[Can, Callable[[Lake, str, Path], bool]] = {
 
 @pytest.mark.parametrize("can", Can)
 def test_a_catalog_can_do_what_it_does_not_say_it_cannot(
-    kind: Kind, lake: Lake, unmade: str, can: Can, warehouse: Path
+    kind: Kind, lake: CatalogClient, unmade: str, can: Can, warehouse: Path
 ) -> None:
     try:
         able = TRIES[can](lake, unmade, warehouse / f"place-of-{can.name}")
-    except (Conflict, Denied, Refused) as refusal:
+    except (Conflict, Denied, RequestRefused) as refusal:
         able, said = False, str(refusal)
     else:
         said = "it was tried"

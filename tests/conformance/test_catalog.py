@@ -18,19 +18,19 @@ import catalog
 from catalog import (
     BranchesRefused,
     BranchGone,
+    CatalogClient,
     Column,
     Conflict,
     Connection,
     FilesUnfit,
-    Lake,
     OutcomeUnknown,
     Partition,
-    Refused,
+    RequestRefused,
     Sort,
-    Staged,
     TableMissing,
     TableSpec,
     TableState,
+    UnpublishedSnapshot,
     Unreachable,
     add_columns,
     append_onto,
@@ -46,7 +46,7 @@ from catalog import (
     plan,
     publish,
     publish_again,
-    restage_onto,
+    recommit_onto,
     rewrite_rows,
     set_properties,
 )
@@ -62,20 +62,20 @@ Send = Callable[[], requests.Response]
 
 
 @pytest.fixture
-def name(lake: Lake, unmade: str) -> str:
+def name(lake: CatalogClient, unmade: str) -> str:
     create_table(lake, TableSpec(unmade, COLUMNS, (Partition.parse("site"),)))
     return unmade
 
 
 @pytest.fixture
-def others(kind: Kind) -> Iterator[Lake]:
+def others(kind: Kind) -> Iterator[CatalogClient]:
     """Somebody else's client."""
     with kind.opened() as lake:
         yield lake
 
 
 @pytest.fixture
-def filled(kind: Kind, lake: Lake, name: str) -> str:
+def filled(kind: Kind, lake: CatalogClient, name: str) -> str:
     """A table with one published row and the branch `ours` at main's head."""
     begin(kind, lake, name)
     open_branch(lake, name, "ours")
@@ -83,32 +83,32 @@ def filled(kind: Kind, lake: Lake, name: str) -> str:
     return name
 
 
-def begin(kind: Kind, lake: Lake, name: str) -> None:
+def begin(kind: Kind, lake: CatalogClient, name: str) -> None:
     """Where a branch needs some snapshot to stand on, an empty one."""
     if Can.BRANCH_FIRST in kind.cannot:
         foreign_commit(lake, name)
 
 
-def land(lake: Lake, name: str, *ids: int, branch: str = "ours") -> TableState:
+def land(lake: CatalogClient, name: str, *ids: int, branch: str = "ours") -> TableState:
     staged = stage(lake, name, *ids, branch=branch)
     return publish(lake, name, branch, staged.snapshot, staged.parent)
 
 
-def stage(lake: Lake, name: str, *ids: int, branch: str = "ours") -> Staged:
+def stage(lake: CatalogClient, name: str, *ids: int, branch: str = "ours") -> UnpublishedSnapshot:
     rows = [{"id": number, "site": "north" if number % 2 else "south"} for number in ids]
     return append_rows(lake, name, branch, rows, {"test.ids": ",".join(map(str, ids))})
 
 
-def foreign_commit(lake: Lake, name: str, *ids: int) -> None:
+def foreign_commit(lake: CatalogClient, name: str, *ids: int) -> None:
     table = lake.pyiceberg.load_table(name)
     table.append(pa.table({"id": pa.array(ids, pa.int64()), "site": pa.array(["foreign"] * len(ids), pa.string())}))
 
 
-def ids_in(lake: Lake, name: str) -> list[int]:
+def ids_in(lake: CatalogClient, name: str) -> list[int]:
     return sorted(lake.pyiceberg.load_table(name).scan().to_arrow()["id"].to_pylist())
 
 
-def files_of(lake: Lake, name: str, snapshot: int) -> set[str]:
+def files_of(lake: CatalogClient, name: str, snapshot: int) -> set[str]:
     table = lake.pyiceberg.load_table(name)
     found = table.metadata.snapshot_by_id(snapshot)
     assert found
@@ -121,7 +121,7 @@ def files_of(lake: Lake, name: str, snapshot: int) -> set[str]:
 
 
 @contextmanager
-def on_commit(lake: Lake, act: Callable[[Send], requests.Response]) -> Iterator[None]:
+def on_commit(lake: CatalogClient, act: Callable[[Send], requests.Response]) -> Iterator[None]:
     """Stand between us and the catalog for commits; `act` decides when and whether they are sent."""
     session: Any = getattr(lake.pyiceberg, "_session", None)
     if session is None:
@@ -149,7 +149,7 @@ def request_lost(_: Send) -> requests.Response:
     raise requests.ConnectionError("Connection aborted.")
 
 
-def test_eight_that_make_the_same_table_at_once_all_get_the_one(kind: Kind, lake: Lake) -> None:
+def test_eight_that_make_the_same_table_at_once_all_get_the_one(kind: Kind, lake: CatalogClient) -> None:
     kind.needs(Can.NESTED)
     namespace = f"{NAMESPACE}.many{uuid.uuid4().hex[:8]}.deep"
     spec = TableSpec(f"{namespace}.t", COLUMNS)
@@ -162,7 +162,7 @@ def test_eight_that_make_the_same_table_at_once_all_get_the_one(kind: Kind, lake
         assert len(set(pool.map(make, range(8)))) == 1
 
 
-def test_a_table_comes_back_as_it_was_declared(lake: Lake) -> None:
+def test_a_table_comes_back_as_it_was_declared(lake: CatalogClient) -> None:
     spec = TableSpec(
         f"{NAMESPACE}.t{uuid.uuid4().hex[:12]}",
         (
@@ -187,26 +187,28 @@ def test_a_table_comes_back_as_it_was_declared(lake: Lake) -> None:
     assert fields == ["event_time_day", "id_bucket", "name_trunc", "n"]
 
 
-def test_what_the_package_says_of_itself_runs(kind: Kind, lake: Lake, unmade: str) -> None:
+def test_what_the_package_says_of_itself_runs(kind: Kind, lake: CatalogClient, unmade: str) -> None:
     kind.needs(Can.NESTED, Can.BRANCH_FIRST)
     _, _, program = str(catalog.__doc__).partition("\n\n")
     exec(program.replace('"iot', f'"{unmade}'), {**vars(catalog), "connect": lambda _: lake, "pyarrow": pa})
     assert ids_in(lake, f"{unmade}.sensors") == [1]
 
 
-def test_what_is_missing_is_named(lake: Lake) -> None:
+def test_what_is_missing_is_named(lake: CatalogClient) -> None:
     with pytest.raises(TableMissing, match=rf"{NAMESPACE}\.nothing"):
         load(lake, f"{NAMESPACE}.nothing")
-    with pytest.raises(Refused, match="namespace"):
+    with pytest.raises(RequestRefused, match="namespace"):
         load(lake, "plain")
 
 
-def test_a_branch_starts_at_mains_head_and_drops_the_stale_ones_with_it(lake: Lake, filled: str) -> None:
+def test_a_branch_starts_at_mains_head_and_drops_the_stale_ones_with_it(lake: CatalogClient, filled: str) -> None:
     state = open_branch(lake, filled, "next", drop=["ours", "never_there"])
     assert state.refs == {"main": state.main, "next": state.main}
 
 
-def test_on_an_empty_table_main_stays_unset_until_the_first_publication(kind: Kind, lake: Lake, name: str) -> None:
+def test_on_an_empty_table_main_stays_unset_until_the_first_publication(
+    kind: Kind, lake: CatalogClient, name: str
+) -> None:
     kind.needs(Can.BRANCH_FIRST)
     opened = open_branch(lake, name, "ours")
     assert opened.main is None
@@ -220,22 +222,22 @@ def test_on_an_empty_table_main_stays_unset_until_the_first_publication(kind: Ki
 
 
 def test_a_branch_of_an_empty_table_of_version_3_is_refused_with_what_to_do(
-    kind: Kind, lake: Lake, unmade: str
+    kind: Kind, lake: CatalogClient, unmade: str
 ) -> None:
     """Its shape may be changed and its branches published, once an engine has made a snapshot."""
     kind.needs(Can.NEW_FORMATS)
     create_table(lake, TableSpec(unmade, (Column("id", "long"),), properties={"format-version": "3"}))
-    with pytest.raises(Refused, match=r"has format version 3 and no snapshot yet, .* insert a row"):
+    with pytest.raises(RequestRefused, match=r"has format version 3 and no snapshot yet, .* insert a row"):
         open_branch(lake, unmade, "ours")
-    with pytest.raises(Refused, match="snapshots of that are made by engines only"):
+    with pytest.raises(RequestRefused, match="snapshots of that are made by engines only"):
         append_onto(lake, unmade, [{"id": 1}], lambda _: {})
-    with pytest.raises(Refused, match="snapshots of that are made by engines only"):
+    with pytest.raises(RequestRefused, match="snapshots of that are made by engines only"):
         rewrite_rows(lake, unmade, "id", lambda _: None, lambda _: {})
     assert not load(lake, unmade).refs
 
 
 def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_published(
-    kind: Kind, lake: Lake, name: str
+    kind: Kind, lake: CatalogClient, name: str
 ) -> None:
     """As Spark does it: main is unset, the first landing stands upon the branch's empty snapshot."""
     kind.needs(Can.BRANCH_FIRST)
@@ -251,11 +253,11 @@ def test_what_is_appended_by_others_to_the_empty_snapshot_of_the_branch_is_publi
 
 
 def test_a_branch_of_an_empty_table_is_opened_while_another_writer_begins(
-    kind: Kind, lake: Lake, others: Lake, name: str
+    kind: Kind, lake: CatalogClient, others: CatalogClient, name: str
 ) -> None:
     """Main is unset for both, so that it has not moved does not tell; the numbers of their first snapshots do."""
     kind.needs(Can.BRANCH_FIRST)
-    begun: list[Staged] = []
+    begun: list[UnpublishedSnapshot] = []
 
     def begin_meanwhile(send: Send) -> requests.Response:
         if not begun:
@@ -272,7 +274,7 @@ def test_a_branch_of_an_empty_table_is_opened_while_another_writer_begins(
 
 @pytest.mark.parametrize("rows", [(), (1,)])
 def test_of_those_who_open_the_same_branch_at_once_one_gets_it(
-    kind: Kind, lake: Lake, name: str, rows: tuple[int, ...]
+    kind: Kind, lake: CatalogClient, name: str, rows: tuple[int, ...]
 ) -> None:
     if rows:
         foreign_commit(lake, name, *rows)
@@ -290,7 +292,9 @@ def test_of_those_who_open_the_same_branch_at_once_one_gets_it(
         assert sum(pool.map(attempt, range(4))) == 1
 
 
-def test_a_publication_over_a_foreign_commit_is_refused_and_nothing_of_it_is_seen(lake: Lake, filled: str) -> None:
+def test_a_publication_over_a_foreign_commit_is_refused_and_nothing_of_it_is_seen(
+    lake: CatalogClient, filled: str
+) -> None:
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     with pytest.raises(Conflict):
@@ -298,7 +302,7 @@ def test_a_publication_over_a_foreign_commit_is_refused_and_nothing_of_it_is_see
     assert ids_in(lake, filled) == [1, 100]
 
 
-def test_a_parent_that_the_snapshot_was_not_built_upon_never_moves_main(lake: Lake, filled: str) -> None:
+def test_a_parent_that_the_snapshot_was_not_built_upon_never_moves_main(lake: CatalogClient, filled: str) -> None:
     """A caller that passes main's newest head would otherwise undo the commit of another."""
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
@@ -307,7 +311,7 @@ def test_a_parent_that_the_snapshot_was_not_built_upon_never_moves_main(lake: La
     assert ids_in(lake, filled) == [1, 100]
 
 
-def test_a_refused_publication_is_sent_once(lake: Lake, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_publication_is_sent_once(lake: CatalogClient, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyiceberg repeats its transactions' commits upon the newest head; ours must not be among them."""
     sent: list[int] = []
 
@@ -323,7 +327,7 @@ def test_a_refused_publication_is_sent_once(lake: Lake, filled: str, monkeypatch
     assert len(sent) == 1
 
 
-def test_manifests_become_one_where_the_table_asks_for_it(lake: Lake, filled: str) -> None:
+def test_manifests_become_one_where_the_table_asks_for_it(lake: CatalogClient, filled: str) -> None:
     """What is committed every few seconds for years would list thousands of them with each commit."""
     set_properties(lake, filled, {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "4"})
     for number in range(2, 9):
@@ -339,7 +343,7 @@ def test_manifests_become_one_where_the_table_asks_for_it(lake: Lake, filled: st
     assert ids_in(lake, filled) == [*range(1, 10), 99]
 
 
-def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
+def test_restaging_uses_the_same_files_again(lake: CatalogClient, filled: str) -> None:
     refused = stage(lake, filled, 2, 3)
     foreign_commit(lake, filled, 100)
     before = load(lake, filled).main
@@ -354,7 +358,7 @@ def test_restaging_uses_the_same_files_again(lake: Lake, filled: str) -> None:
     assert newest.summary["total-records"] == "4"
 
 
-def test_restaging_what_has_been_published_doubles_nothing(lake: Lake, filled: str) -> None:
+def test_restaging_what_has_been_published_doubles_nothing(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     publish(lake, filled, "ours", staged.snapshot, staged.parent)
     foreign_commit(lake, filled, 100)
@@ -363,16 +367,16 @@ def test_restaging_what_has_been_published_doubles_nothing(lake: Lake, filled: s
     assert ids_in(lake, filled) == [1, 2, 100]
 
 
-def test_restaging_is_refused_where_the_files_no_longer_fit(lake: Lake, filled: str) -> None:
+def test_restaging_is_refused_where_the_files_no_longer_fit(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     with lake.pyiceberg.load_table(filled).update_spec() as update:
         update.remove_field("site")
-    with pytest.raises(Refused, match="partitioned"):
+    with pytest.raises(RequestRefused, match="partitioned"):
         publish_again(lake, filled, "ours", staged.snapshot, lambda _: {})
 
 
-def test_restaging_goes_on_after_a_column_was_added(lake: Lake, filled: str) -> None:
+def test_restaging_goes_on_after_a_column_was_added(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     add_columns(lake, filled, [("", Column("unit", "string"))])
@@ -380,7 +384,7 @@ def test_restaging_goes_on_after_a_column_was_added(lake: Lake, filled: str) -> 
     assert ids_in(lake, filled) == [1, 2, 100]
 
 
-def test_restaging_with_a_lost_answer_doubles_nothing(lake: Lake, filled: str) -> None:
+def test_restaging_with_a_lost_answer_doubles_nothing(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     foreign_commit(lake, filled, 100)
     told: list[int] = []
@@ -391,7 +395,7 @@ def test_restaging_with_a_lost_answer_doubles_nothing(lake: Lake, filled: str) -
     assert ids_in(lake, filled) == [1, 2, 100]
 
 
-def test_an_append_is_published_with_one_commit(lake: Lake, others: Lake, filled: str) -> None:
+def test_an_append_is_published_with_one_commit(lake: CatalogClient, others: CatalogClient, filled: str) -> None:
     """Upon whatever main is; what waits on the branch stays unseen, and its files are nobody's."""
     waits = stage(lake, filled, 2)
     foreign_commit(others, filled, 100)
@@ -406,7 +410,7 @@ def test_an_append_is_published_with_one_commit(lake: Lake, others: Lake, filled
 
 @pytest.mark.parametrize("lost", [answer_lost, request_lost], ids=["heard", "not heard"])
 def test_an_append_without_an_answer_is_there_once(
-    lake: Lake, filled: str, lost: Callable[[Send], requests.Response]
+    lake: CatalogClient, filled: str, lost: Callable[[Send], requests.Response]
 ) -> None:
     told, sent = list[int](), list[int]()
 
@@ -422,7 +426,9 @@ def test_an_append_without_an_answer_is_there_once(
     assert ids_in(lake, filled) == [1, 2]
 
 
-def test_an_append_comes_through_between_the_commits_of_others(lake: Lake, others: Lake, filled: str) -> None:
+def test_an_append_comes_through_between_the_commits_of_others(
+    lake: CatalogClient, others: CatalogClient, filled: str
+) -> None:
     """And who writes without the branch is shut out."""
     looks, told = count(1), list[int]()
 
@@ -440,7 +446,7 @@ def test_an_append_comes_through_between_the_commits_of_others(lake: Lake, other
     assert ids_in(lake, filled) == [1, 2, 101, 102]
 
 
-def test_a_branch_is_kept_whatever_age_a_table_allows(lake: Lake, filled: str) -> None:
+def test_a_branch_is_kept_whatever_age_a_table_allows(lake: CatalogClient, filled: str) -> None:
     table = lake.pyiceberg.load_table(filled)
     assert table.metadata.refs["ours"].max_ref_age_ms == 2**63 - 1
     assert table.metadata.refs["main"].max_ref_age_ms is None
@@ -448,12 +454,12 @@ def test_a_branch_is_kept_whatever_age_a_table_allows(lake: Lake, filled: str) -
     assert lake.pyiceberg.load_table(filled).metadata.refs["ours"].max_ref_age_ms == 2**63 - 1
 
 
-def compact(lake: Lake, name: str) -> None:
+def compact(lake: CatalogClient, name: str) -> None:
     table = lake.pyiceberg.load_table(name)
     table.overwrite(table.scan().to_arrow())
 
 
-def expire(lake: Lake, name: str) -> None:
+def expire(lake: CatalogClient, name: str) -> None:
     """All that no ref leads to directly: main's way back ends at its head."""
     table = lake.pyiceberg.load_table(name)
     held = {ref.snapshot_id for ref in table.metadata.refs.values()}
@@ -467,7 +473,7 @@ def expire(lake: Lake, name: str) -> None:
 
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
 def test_where_history_was_cut_a_note_tells_what_was_published(
-    lake: Lake, others: Lake, filled: str, *, heard: bool
+    lake: CatalogClient, others: CatalogClient, filled: str, *, heard: bool
 ) -> None:
     def cut_meanwhile(send: Send) -> requests.Response:
         if heard:
@@ -488,7 +494,7 @@ def test_where_history_was_cut_a_note_tells_what_was_published(
 
 
 def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(
-    kind: Kind, lake: Lake, filled: str
+    kind: Kind, lake: CatalogClient, filled: str
 ) -> None:
     """Main does not show any more that it held it."""
     kind.needs(Can.CUTS)
@@ -502,7 +508,7 @@ def test_what_another_ref_keeps_of_a_history_that_was_cut_is_not_staged_again(
     assert ids_in(lake, filled) == [1, 2]
 
 
-def test_neighbours_that_never_rest_keep_nobody_out(lake: Lake, others: Lake, filled: str) -> None:
+def test_neighbours_that_never_rest_keep_nobody_out(lake: CatalogClient, others: CatalogClient, filled: str) -> None:
     """Between our look at the table and our commit somebody else's comes, again and again, but not for ever."""
     row = lake.pyiceberg.load_table(filled).scan(limit=1).to_arrow()
     first = 5  # so often are they
@@ -525,7 +531,7 @@ def test_neighbours_that_never_rest_keep_nobody_out(lake: Lake, others: Lake, fi
     assert [each for each in ids_in(lake, filled) if each > 1] == [2, 3]
 
 
-def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled: str) -> None:
+def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     open_branch(lake, filled, "newer", drop=["ours"])
     with pytest.raises(BranchGone):
@@ -537,7 +543,7 @@ def test_an_older_writer_is_fenced_when_its_branch_is_dropped(lake: Lake, filled
     assert ids_in(lake, filled) == [1]
 
 
-def test_a_lost_answer_is_settled_by_looking(lake: Lake, filled: str) -> None:
+def test_a_lost_answer_is_settled_by_looking(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     with on_commit(lake, answer_lost):
         state = publish(lake, filled, "ours", staged.snapshot, staged.parent)
@@ -545,7 +551,7 @@ def test_a_lost_answer_is_settled_by_looking(lake: Lake, filled: str) -> None:
     assert ids_in(lake, filled) == [1, 2]
 
 
-def test_a_request_that_never_arrived_is_a_conflict(lake: Lake, filled: str) -> None:
+def test_a_request_that_never_arrived_is_a_conflict(lake: CatalogClient, filled: str) -> None:
     staged = stage(lake, filled, 2)
     with on_commit(lake, request_lost), pytest.raises(Conflict, match="main does not hold it"):
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
@@ -555,7 +561,7 @@ def test_a_request_that_never_arrived_is_a_conflict(lake: Lake, filled: str) -> 
 
 
 @pytest.mark.parametrize("arrives", ["before the restaging", "after the restaging"])
-def test_a_request_that_arrives_late_doubles_nothing(lake: Lake, filled: str, arrives: str) -> None:
+def test_a_request_that_arrives_late_doubles_nothing(lake: CatalogClient, filled: str, arrives: str) -> None:
     late: list[Send] = []
 
     def held(send: Send) -> requests.Response:
@@ -573,7 +579,7 @@ def test_a_request_that_arrives_late_doubles_nothing(lake: Lake, filled: str, ar
     assert ids_in(lake, filled) == [1, 2]
 
 
-def test_a_refusal_that_answers_a_repeated_request_is_settled_as_a_success(lake: Lake, filled: str) -> None:
+def test_a_refusal_that_answers_a_repeated_request_is_settled_as_a_success(lake: CatalogClient, filled: str) -> None:
     """A proxy that sends a commit twice hands out the refusal of the second."""
 
     def twice(send: Send) -> requests.Response:
@@ -586,7 +592,9 @@ def test_a_refusal_that_answers_a_repeated_request_is_settled_as_a_success(lake:
     assert state.main == staged.snapshot
 
 
-def test_without_any_answer_the_outcome_stays_unknown(lake: Lake, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_answer_the_outcome_stays_unknown(
+    lake: CatalogClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     staged = stage(lake, filled, 2)
 
     def unreachable(*_: object) -> None:
@@ -600,7 +608,7 @@ def test_without_any_answer_the_outcome_stays_unknown(lake: Lake, filled: str, m
         publish(lake, filled, "ours", staged.snapshot, staged.parent)
 
 
-def test_staging_with_a_lost_answer_stages_once(lake: Lake, filled: str) -> None:
+def test_staging_with_a_lost_answer_stages_once(lake: CatalogClient, filled: str) -> None:
     lost: list[int] = []
 
     def first_lost(send: Send) -> requests.Response:
@@ -616,7 +624,7 @@ def test_staging_with_a_lost_answer_stages_once(lake: Lake, filled: str) -> None
     assert ids_in(lake, filled) == [1, 2]
 
 
-def test_parallel_tables_are_published_side_by_side(kind: Kind, lake: Lake) -> None:
+def test_parallel_tables_are_published_side_by_side(kind: Kind, lake: CatalogClient) -> None:
     def run(number: int) -> list[int]:
         name = f"{NAMESPACE}.p{uuid.uuid4().hex[:8]}"
         create_table(lake, TableSpec(name, COLUMNS))
@@ -630,14 +638,14 @@ def test_parallel_tables_are_published_side_by_side(kind: Kind, lake: Lake) -> N
         assert list(pool.map(run, range(4))) == [sorted([n] * 3 + [0, 1, 2]) for n in range(4)]
 
 
-def test_dropping_branches_is_repeatable(lake: Lake, filled: str) -> None:
+def test_dropping_branches_is_repeatable(lake: CatalogClient, filled: str) -> None:
     assert drop_branches(lake, filled, ["ours", "other"]).refs.keys() == {"main"}
     assert drop_branches(lake, filled, ["ours"]).refs.keys() == {"main"}
     with pytest.raises(ValueError, match="main"):
         drop_branches(lake, filled, ["main"])
 
 
-def test_columns_are_added_at_every_depth_in_one_commit(lake: Lake) -> None:
+def test_columns_are_added_at_every_depth_in_one_commit(lake: CatalogClient) -> None:
     name = f"{NAMESPACE}.t{uuid.uuid4().hex[:12]}"
     columns = (
         Column("place", "struct<lat: double>"),
@@ -662,17 +670,17 @@ def test_columns_are_added_at_every_depth_in_one_commit(lake: Lake) -> None:
     assert add_columns(lake, name, added).schema_id == after.schema_id
     again = [("place", Column("lon", "float", doc="another's")), ("", Column("items", "list<struct<sku: string>>"))]
     assert add_columns(lake, name, again).schema_id == after.schema_id
-    with pytest.raises(Refused, match="lon is there as double"):
+    with pytest.raises(RequestRefused, match="lon is there as double"):
         add_columns(lake, name, [("place", Column("lon", "string"))])
-    with pytest.raises(Refused, match="level is there as int"):
+    with pytest.raises(RequestRefused, match="level is there as int"):
         add_columns(lake, name, [("tags.value", Column("level", "long"))])
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         add_columns(lake, name, [("nowhere", Column("x", "long"))])
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         add_columns(lake, name, [("", Column("y", "long", required=True))])
 
 
-def test_those_who_add_columns_at_once_all_succeed(lake: Lake, name: str) -> None:
+def test_those_who_add_columns_at_once_all_succeed(lake: CatalogClient, name: str) -> None:
     def add(number: int) -> None:
         own, shared = Column(f"c{number}", "long"), Column("shared", "string")
         add_columns(lake, name, [("", own), ("", shared)])
@@ -683,7 +691,7 @@ def test_those_who_add_columns_at_once_all_succeed(lake: Lake, name: str) -> Non
     assert sorted(names) == ["c0", "c1", "c2", "c3", "id", "shared", "site"]
 
 
-def test_the_walk_back_tells_where_history_was_pruned(kind: Kind, lake: Lake, filled: str) -> None:
+def test_the_walk_back_tells_where_history_was_pruned(kind: Kind, lake: CatalogClient, filled: str) -> None:
     kind.needs(Can.BRANCH_FIRST)
     land(lake, filled, 2)
     state = land(lake, filled, 3)
@@ -700,10 +708,10 @@ def test_the_walk_back_tells_where_history_was_pruned(kind: Kind, lake: Lake, fi
     assert pruned.contains(oldest.id) is None
 
 
-def test_rows_with_an_unknown_column_are_refused(lake: Lake, filled: str) -> None:
-    with pytest.raises(Refused, match="oops"):
+def test_rows_with_an_unknown_column_are_refused(lake: CatalogClient, filled: str) -> None:
+    with pytest.raises(RequestRefused, match="oops"):
         append_rows(lake, filled, "ours", [{"id": 1, "oops": 2}], {})
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         append_rows(lake, filled, "ours", [{"id": "no number"}], {})
 
 
@@ -742,20 +750,20 @@ def _shows_no_secret(connection: Connection) -> None:
 # -- where main is the only ref ---------------------------------------------------------------------------
 
 
-def stage_unseen(lake: Lake, name: str, *ids: int) -> Staged:
+def stage_unseen(lake: CatalogClient, name: str, *ids: int) -> UnpublishedSnapshot:
     """As Spark does it where write-audit-publish is on: a snapshot upon main's head that no ref leads to."""
     table = lake.table(name)
     rows = [{"id": number, "site": "north"} for number in ids]
     append = append_onto_main(table, written_files(table, rows), {"test.ids": ",".join(map(str, ids))})
     commit(lake, table, "staging", (), append.updates)
-    return Staged(append.snapshot, load(lake, name).main)
+    return UnpublishedSnapshot(append.snapshot, load(lake, name).main)
 
 
 def anyhow(_: TableState) -> dict[str, str]:
     return {"test.by": "us"}
 
 
-def counting(lake: Lake, sent: list[int], *, lost: int = 0) -> Any:
+def counting(lake: CatalogClient, sent: list[int], *, lost: int = 0) -> Any:
     """Counts the commits; the first so many take effect, and nobody is told."""
 
     def act(send: Send) -> requests.Response:
@@ -769,13 +777,13 @@ def counting(lake: Lake, sent: list[int], *, lost: int = 0) -> Any:
 
 
 @pytest.fixture
-def plain(lake: Lake, name: str) -> str:
+def plain(lake: CatalogClient, name: str) -> str:
     """A table with one row, and no ref but main."""
     append_onto(lake, name, [{"id": 1, "site": "north"}], anyhow)
     return name
 
 
-def test_a_snapshot_without_a_ref_is_seen_by_nobody_until_main_is_moved_to_it(lake: Lake, plain: str) -> None:
+def test_a_snapshot_without_a_ref_is_seen_by_nobody_until_main_is_moved_to_it(lake: CatalogClient, plain: str) -> None:
     staged = stage_unseen(lake, plain, 2)
     assert ids_in(lake, plain) == [1]
     state = publish(lake, plain, None, staged.snapshot, staged.parent)
@@ -786,7 +794,7 @@ def test_a_snapshot_without_a_ref_is_seen_by_nobody_until_main_is_moved_to_it(la
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_a_fence_moves_main_and_nothing_else(lake: Lake, name: str, rows: int) -> None:
+def test_a_fence_moves_main_and_nothing_else(lake: CatalogClient, name: str, rows: int) -> None:
     """One commit, with a property; what was staged before is refused, also where there had been no main yet."""
     if rows:
         foreign_commit(lake, name, 1)
@@ -804,7 +812,7 @@ def test_a_fence_moves_main_and_nothing_else(lake: Lake, name: str, rows: int) -
     assert ids_in(lake, name) == [1][:rows]
 
 
-def test_of_those_who_take_the_same_number_by_a_fence_at_once_one_gets_it(lake: Lake, name: str) -> None:
+def test_of_those_who_take_the_same_number_by_a_fence_at_once_one_gets_it(lake: CatalogClient, name: str) -> None:
     class Taken(Exception): ...
 
     def attempt(_: int) -> bool:
@@ -824,14 +832,14 @@ def test_of_those_who_take_the_same_number_by_a_fence_at_once_one_gets_it(lake: 
     assert len(load(lake, name).snapshots) == 1
 
 
-def test_what_was_refused_is_committed_with_its_files_by_one_commit(lake: Lake, plain: str) -> None:
+def test_what_was_refused_is_committed_with_its_files_by_one_commit(lake: CatalogClient, plain: str) -> None:
     staged, sent = stage_unseen(lake, plain, 2, 3), list[int]()
     foreign_commit(lake, plain, 100)
     with pytest.raises(Conflict):
         publish(lake, plain, None, staged.snapshot, staged.parent)
     add_columns(lake, plain, [("", Column("unit", "string"))])
     with counting(lake, sent):
-        state = restage_onto(lake, plain, staged.snapshot, anyhow)
+        state = recommit_onto(lake, plain, staged.snapshot, anyhow)
     assert len(sent) == 1
     newest = next(state.ancestors())
     assert files_of(lake, plain, newest.id) == files_of(lake, plain, staged.snapshot)
@@ -843,7 +851,7 @@ def test_what_was_refused_is_committed_with_its_files_by_one_commit(lake: Lake, 
     assert ids_in(lake, plain) == [1, 2, 3, 100]
 
 
-def test_whoever_moves_main_in_between_is_shown_before_it_is_tried_again(lake: Lake, plain: str) -> None:
+def test_whoever_moves_main_in_between_is_shown_before_it_is_tried_again(lake: CatalogClient, plain: str) -> None:
     """Or else a writer could commit upon the fence that was to keep it out."""
     shown: list[int | None] = []
 
@@ -863,20 +871,22 @@ def test_whoever_moves_main_in_between_is_shown_before_it_is_tried_again(lake: L
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_a_lost_answer_doubles_nothing_on_main(lake: Lake, plain: str, lost: int) -> None:
+def test_a_lost_answer_doubles_nothing_on_main(lake: CatalogClient, plain: str, lost: int) -> None:
     staged = stage_unseen(lake, plain, 3)
     with counting(lake, [], lost=lost):
         append_onto(lake, plain, [{"id": 2}], anyhow)
     with counting(lake, [], lost=lost):
         state = fence(lake, plain, anyhow, {})
     with counting(lake, [], lost=lost):
-        restage_onto(lake, plain, staged.snapshot, anyhow)
+        recommit_onto(lake, plain, staged.snapshot, anyhow)
     assert ids_in(lake, plain) == [1, 2, 3]
     assert len(list(state.ancestors())) == 3
 
 
 @pytest.mark.parametrize("arrives", ["before it is committed again", "after it"])
-def test_a_publication_without_a_branch_that_arrives_late_doubles_nothing(lake: Lake, plain: str, arrives: str) -> None:
+def test_a_publication_without_a_branch_that_arrives_late_doubles_nothing(
+    lake: CatalogClient, plain: str, arrives: str
+) -> None:
     late: list[Send] = []
 
     def held(send: Send) -> requests.Response:
@@ -888,13 +898,13 @@ def test_a_publication_without_a_branch_that_arrives_late_doubles_nothing(lake: 
         publish(lake, plain, None, staged.snapshot, staged.parent)
     if arrives == "before it is committed again":
         assert late[0]().status_code == 200
-    restage_onto(lake, plain, staged.snapshot, anyhow)
+    recommit_onto(lake, plain, staged.snapshot, anyhow)
     if arrives == "after it":
         assert late[0]().status_code == 409
     assert ids_in(lake, plain) == [1, 2]
 
 
-def test_a_commit_upon_main_that_arrives_late_doubles_nothing(lake: Lake, plain: str) -> None:
+def test_a_commit_upon_main_that_arrives_late_doubles_nothing(lake: CatalogClient, plain: str) -> None:
     """The first request is heard only after the second look has found nothing of it."""
     late: list[Send] = []
 
@@ -915,7 +925,7 @@ def test_a_commit_upon_main_that_arrives_late_doubles_nothing(lake: Lake, plain:
 
 
 def test_where_the_history_that_could_tell_is_gone_the_outcome_stays_unknown(
-    lake: Lake, plain: str, others: Lake
+    lake: CatalogClient, plain: str, others: CatalogClient
 ) -> None:
     """An attempt went unanswered, and then somebody moved main and expired what was before."""
 
@@ -929,17 +939,19 @@ def test_where_the_history_that_could_tell_is_gone_the_outcome_stays_unknown(
         append_onto(lake, plain, [{"id": 2}], anyhow)
 
 
-def test_what_others_have_expired_before_it_was_published_is_to_be_written_anew(lake: Lake, plain: str) -> None:
+def test_what_others_have_expired_before_it_was_published_is_to_be_written_anew(
+    lake: CatalogClient, plain: str
+) -> None:
     staged = stage_unseen(lake, plain, 2)
     lake.pyiceberg.load_table(plain).maintenance.expire_snapshots().by_id(staged.snapshot).commit()
     with pytest.raises(FilesUnfit, match="expired"):
         publish(lake, plain, None, staged.snapshot, staged.parent)
     with pytest.raises(FilesUnfit, match="expired"):
-        restage_onto(lake, plain, staged.snapshot, anyhow)
+        recommit_onto(lake, plain, staged.snapshot, anyhow)
     assert ids_in(lake, plain) == [1]
 
 
-def test_a_catalog_that_takes_no_branch_says_so(lake: Lake, plain: str) -> None:
+def test_a_catalog_that_takes_no_branch_says_so(lake: CatalogClient, plain: str) -> None:
     def no(_: Send) -> requests.Response:
         answer = requests.Response()
         answer.status_code = 400

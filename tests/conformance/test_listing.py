@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog import (
+    CatalogClient,
     Column,
     Contract,
     FileMissing,
-    Lake,
     Partition,
-    Refused,
+    RequestRefused,
     Rule,
     TableSpec,
     apply,
@@ -28,7 +28,7 @@ def local(path: str) -> Path:
     return Path(path.removeprefix("file:"))
 
 
-def test_each_file_of_the_head_is_listed_with_its_partition(kind: Kind, lake: Lake, unmade: str) -> None:
+def test_each_file_of_the_head_is_listed_with_its_partition(kind: Kind, lake: CatalogClient, unmade: str) -> None:
     """By the layout that it was written in; and those of an earlier snapshot when they are asked for."""
     kind.needs(Can.LOCAL_FILES)
     columns = (Column("id", "long"), Column("site", "string"), Column("day", "date"))
@@ -49,20 +49,22 @@ def test_each_file_of_the_head_is_listed_with_its_partition(kind: Kind, lake: La
         assert pq.read_table(local(each.path), partitioning=None).num_rows == 1
     assert found["null"].partition == {"site": "null", "day_month": None}, "a text is not taken for none"
     assert sorted(live_files(lake, unmade, first), key=str) == sorted((found["a b"], found["null"]), key=str)
-    with pytest.raises(Refused, match=f"the table {unmade} has no snapshot 7: it has been expired"):
+    with pytest.raises(RequestRefused, match=f"the table {unmade} has no snapshot 7: it has been expired"):
         list(live_files(lake, unmade, 7))
 
 
-def test_files_whose_rows_are_deleted_are_refused_unless_that_is_known(kind: Kind, lake: Lake, name: str) -> None:
+def test_files_whose_rows_are_deleted_are_refused_unless_that_is_known(
+    kind: Kind, lake: CatalogClient, name: str
+) -> None:
     kind.needs(Can.LOCAL_FILES)
     append(lake, name, {"id": 1, "site": "a"})
     delete_by_value(lake, name, 1)
-    with pytest.raises(Refused, match=f"rows of table {name} are deleted by files beside .*: compact it first"):
+    with pytest.raises(RequestRefused, match=f"rows of table {name} are deleted by files beside .*: compact it first"):
         list(live_files(lake, name))
     assert [each.content for each in live_files(lake, name, deletes=True)] == ["data", "equality deletes"]
 
 
-def test_a_manifest_that_is_gone_is_named(kind: Kind, lake: Lake, name: str) -> None:
+def test_a_manifest_that_is_gone_is_named(kind: Kind, lake: CatalogClient, name: str) -> None:
     kind.needs(Can.LOCAL_FILES)
     append(lake, name, {"id": 1, "site": "a"})
     snapshot = lake.pyiceberg.load_table(name).current_snapshot()

@@ -4,13 +4,13 @@ import pytest
 
 from catalog import (
     BranchesRefused,
+    CatalogClient,
     Column,
     Contract,
-    Lake,
+    DryRun,
     Partition,
     Rule,
     Sort,
-    Stage,
     TableSpec,
     TableState,
     apply,
@@ -33,7 +33,7 @@ def shape(state: TableState) -> tuple[object, ...]:
     return state.columns, state.partitions, state.sort, told, state.schema_id, state.format_version
 
 
-def changed(lake: Lake, name: str, other: str) -> tuple[TableState, TableState]:
+def changed(lake: CatalogClient, name: str, other: str) -> tuple[TableState, TableState]:
     """A table that is there, and one that is not."""
     place = Column("place", "struct<lat: double>")
     set_properties(lake, name, {"owner": "me"})
@@ -45,8 +45,8 @@ def changed(lake: Lake, name: str, other: str) -> tuple[TableState, TableState]:
     return load(lake, name), load(lake, other)
 
 
-def test_what_is_rehearsed_is_what_is_then_done(lake: Lake, name: str, unmade: str) -> None:
-    other, stage = f"{unmade}o", Stage()
+def test_what_is_rehearsed_is_what_is_then_done(lake: CatalogClient, name: str, unmade: str) -> None:
+    other, stage = f"{unmade}o", DryRun()
     before, there = load(lake, name), names_in(lake, NAMESPACE)
     rehearsed = changed(rehearse(lake, stage), name, other)
     assert load(lake, name) == before
@@ -59,15 +59,15 @@ def test_what_is_rehearsed_is_what_is_then_done(lake: Lake, name: str, unmade: s
     assert stage.tables[other].before is None
 
 
-def test_a_namespace_that_is_rehearsed_is_not_there(lake: Lake, unmade: str) -> None:
-    stage = Stage()
+def test_a_namespace_that_is_rehearsed_is_not_there(lake: CatalogClient, unmade: str) -> None:
+    stage = DryRun()
     ensure_namespace(rehearse(lake, stage), unmade.replace(".", "_"))
     assert [*stage.namespaces] == [unmade.replace(".", "_")]
     assert names_in(rehearse(lake, stage), unmade.replace(".", "_")) == []
     assert not has_namespace(lake, unmade.replace(".", "_"))
 
 
-def test_nothing_lands_in_a_rehearsal(lake: Lake, name: str) -> None:
+def test_nothing_lands_in_a_rehearsal(lake: CatalogClient, name: str) -> None:
     with pytest.raises(BranchesRefused, match="a dry run commits no rows: add-snapshot"):
-        open_branch(rehearse(lake, Stage()), name, "b")
+        open_branch(rehearse(lake, DryRun()), name, "b")
     assert load(lake, name).refs == {}

@@ -14,11 +14,11 @@ from pyiceberg.table import CommitTableResponse
 from pyiceberg.typedef import Record
 
 from catalog import (
+    CatalogClient,
     Column,
-    Lake,
     OutcomeUnknown,
     Partition,
-    Refused,
+    RequestRefused,
     TableSpec,
     TableState,
     Unreachable,
@@ -35,7 +35,7 @@ from tests.services.catalogs import Can, Kind
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
 
 
-def made(lake: Lake, name: str, *partitions: str) -> None:
+def made(lake: CatalogClient, name: str, *partitions: str) -> None:
     create_table(lake, TableSpec(name, COLUMNS, tuple(map(Partition.parse, partitions))))
     for rows in (
         [{"id": 1, "site": "a", "note": "x"}, {"id": 2, "site": "b"}],
@@ -54,7 +54,7 @@ def shouted(rows: pa.Table) -> tuple[pa.Table, int] | None:
     return rows.set_column(at, rows.schema.field(at), pa.array(notes, rows.schema.field(at).type)), others
 
 
-def noted(lake: Lake, name: str) -> list[list[str]]:
+def noted(lake: CatalogClient, name: str) -> list[list[str]]:
     """By file."""
     return [rows["note"].to_pylist() for rows in rows_with(lake, name, ["note"], "note")]
 
@@ -93,7 +93,7 @@ NULLS_AND_OTHERS: list[dict[str, object]] = [
 ]
 
 
-def in_files(lake: Lake, name: str) -> list[dict[str, object]]:
+def in_files(lake: CatalogClient, name: str) -> list[dict[str, object]]:
     """As it is in there, whatever pyiceberg makes of it."""
     paths = [task.file.file_path for task in lake.table(name).scan().plan_files()]
     tables = [pq.read_table(re.sub("^file:(//)?", "", path), partitioning=None) for path in paths]
@@ -101,7 +101,9 @@ def in_files(lake: Lake, name: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("partitions", [(), (Partition("site"),)])
-def test_what_is_null_stays_null(kind: Kind, lake: Lake, unmade: str, partitions: tuple[Partition, ...]) -> None:
+def test_what_is_null_stays_null(
+    kind: Kind, lake: CatalogClient, unmade: str, partitions: tuple[Partition, ...]
+) -> None:
     """In the columns, too, that are not changed; none of what may lie in one another becomes an empty one."""
     kind.needs(Can.LOCAL_FILES)
     create_table(lake, TableSpec(unmade, NESTED, partitions))
@@ -114,7 +116,7 @@ def test_what_is_null_stays_null(kind: Kind, lake: Lake, unmade: str, partitions
 
 
 def test_files_from_before_the_columns_changed_are_written_as_these_are_now(
-    kind: Kind, lake: Lake, unmade: str
+    kind: Kind, lake: CatalogClient, unmade: str
 ) -> None:
     """By the ids of fields, at any depth: none is taken for another one of its name."""
     kind.needs(Can.LOCAL_FILES)
@@ -140,13 +142,15 @@ def test_files_from_before_the_columns_changed_are_written_as_these_are_now(
     ]
 
 
-def rows_of(lake: Lake, name: str) -> dict[int, tuple[str, str | None]]:
+def rows_of(lake: CatalogClient, name: str) -> dict[int, tuple[str, str | None]]:
     found = lake.table(name).scan().to_arrow().to_pylist()
     return {row["id"]: (row["site"], row["note"]) for row in found}
 
 
 @pytest.mark.parametrize("partitions", [(), ("site",), ("bucket(4, id)", "truncate(1, site)")])
-def test_only_files_with_such_rows_are_written_anew(lake: Lake, unmade: str, partitions: tuple[str, ...]) -> None:
+def test_only_files_with_such_rows_are_written_anew(
+    lake: CatalogClient, unmade: str, partitions: tuple[str, ...]
+) -> None:
     if any("(" in each for each in partitions):
         pytest.importorskip("pyiceberg_core")
     made(lake, unmade, *partitions)
@@ -163,7 +167,7 @@ def test_only_files_with_such_rows_are_written_anew(lake: Lake, unmade: str, par
     assert noted(lake, unmade) == [["X"]]
 
 
-def test_rows_are_found_where_the_manifests_do_not_count_values(lake: Lake, unmade: str) -> None:
+def test_rows_are_found_where_the_manifests_do_not_count_values(lake: CatalogClient, unmade: str) -> None:
     """As of all but the first hundred columns of a table."""
     uncounted = {"write.metadata.metrics.column.note": "none"}
     create_table(lake, TableSpec(unmade, COLUMNS, (), properties=uncounted))
@@ -176,7 +180,7 @@ def test_rows_are_found_where_the_manifests_do_not_count_values(lake: Lake, unma
     assert rows_of(lake, unmade) == {1: ("a", "X"), 2: ("b", None)}
 
 
-def test_rows_are_read_file_by_file(kind: Kind, lake: Lake, unmade: str) -> None:
+def test_rows_are_read_file_by_file(kind: Kind, lake: CatalogClient, unmade: str) -> None:
     """What is larger than the memory can be looked through: the next file is not touched before it is asked for."""
     kind.needs(Can.LOCAL_FILES)
     create_table(lake, TableSpec(unmade, COLUMNS))
@@ -191,11 +195,11 @@ def test_rows_are_read_file_by_file(kind: Kind, lake: Lake, unmade: str) -> None
 
 
 def test_what_others_do_meanwhile_stays_done(
-    lake: Lake, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    lake: CatalogClient, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that come, rows that go, which makes another file of ours, and a column."""
     made(lake, unmade)
-    turns: Iterator[Callable[[Lake], object]] = iter(
+    turns: Iterator[Callable[[CatalogClient], object]] = iter(
         [
             lambda other: append_onto(other, unmade, [{"id": 5, "site": "c", "note": "y"}], lambda _: {"mark": "2"}),
             lambda other: other.table(unmade).delete("id == 2"),
@@ -222,7 +226,7 @@ def test_what_others_do_meanwhile_stays_done(
 
 
 def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unanswered(
-    lake: Lake, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    lake: CatalogClient, unmade: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(lake, unmade)
 
@@ -241,7 +245,9 @@ def test_rows_are_counted_though_others_have_expired_the_commit_that_went_unansw
     assert changed == 1
 
 
-def test_rows_that_were_deleted_beside_their_file_do_not_come_back(kind: Kind, lake: Lake, unmade: str) -> None:
+def test_rows_that_were_deleted_beside_their_file_do_not_come_back(
+    kind: Kind, lake: CatalogClient, unmade: str
+) -> None:
     kind.needs(Can.LOCAL_FILES)
     create_table(lake, TableSpec(unmade, COLUMNS))
     append_onto(lake, unmade, [{"id": each, "note": "x"} for each in (1, 2, 3)], lambda _: {"mark": "1"})
@@ -251,7 +257,7 @@ def test_rows_that_were_deleted_beside_their_file_do_not_come_back(kind: Kind, l
     assert [(row["id"], row["note"]) for row in in_files(lake, unmade)] == [(1, "X"), (3, "X")]
 
 
-def delete_by_position(lake: Lake, name: str, position: int) -> None:
+def delete_by_position(lake: CatalogClient, name: str, position: int) -> None:
     """What pyiceberg can't write: a file that says, this row of the table's only file is deleted."""
     table = lake.table(name)
     (task,) = table.scan().plan_files()
@@ -275,13 +281,13 @@ def delete_by_position(lake: Lake, name: str, position: int) -> None:
         producer.commit()
 
 
-def test_whoever_decides_may_say_no(lake: Lake, unmade: str) -> None:
+def test_whoever_decides_may_say_no(lake: CatalogClient, unmade: str) -> None:
     made(lake, unmade)
 
     def no(_: TableState) -> Mapping[str, str]:
-        raise Refused("not now")
+        raise RequestRefused("not now")
 
     before = load(lake, unmade).main
-    with pytest.raises(Refused, match="not now"):
+    with pytest.raises(RequestRefused, match="not now"):
         rewrite_rows(lake, unmade, "note", shouted, no)
     assert load(lake, unmade).main == before

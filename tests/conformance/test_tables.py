@@ -35,13 +35,13 @@ from pyiceberg.types import (
 from pyiceberg.view.metadata import ViewVersion
 
 from catalog import (
+    CatalogClient,
     Column,
     Contract,
-    Lake,
     MetadataMissing,
     NamespaceMissing,
     Partition,
-    Refused,
+    RequestRefused,
     Rule,
     Sort,
     TableMissing,
@@ -68,16 +68,16 @@ def columns(**types: str) -> tuple[Column, ...]:
     return tuple(Column(name, kind) for name, kind in types.items())
 
 
-def ids_of(lake: Lake, name: str) -> dict[str, int]:
+def ids_of(lake: CatalogClient, name: str) -> dict[str, int]:
     schema = lake.pyiceberg.load_table(name).schema()
     return {schema.find_column_name(number) or "": number for number in schema.field_ids}
 
 
-def step(lake: Lake, name: str, wanted: TableSpec, contract: Contract = PARTITIONS_EVOLVE) -> TableState:
+def step(lake: CatalogClient, name: str, wanted: TableSpec, contract: Contract = PARTITIONS_EVOLVE) -> TableState:
     return apply(lake, name, plan(load(lake, name), wanted, contract))
 
 
-def meanwhile(monkeypatch: pytest.MonkeyPatch, lake: Lake, act: Callable[[], object]) -> None:
+def meanwhile(monkeypatch: pytest.MonkeyPatch, lake: CatalogClient, act: Callable[[], object]) -> None:
     """Once, between our look at the table and our commit, somebody else does something."""
     real = lake.pyiceberg.commit_table
     done: list[int] = []
@@ -118,7 +118,7 @@ AFTER = (
 )
 
 
-def test_a_plan_is_carried_out_in_one_commit(lake: Lake, unmade: str) -> None:
+def test_a_plan_is_carried_out_in_one_commit(lake: CatalogClient, unmade: str) -> None:
     before, ids = create_table(lake, TableSpec(unmade, BEFORE)), ids_of(lake, unmade)
     assert before.columns == BEFORE
     wanted = TableSpec(unmade, WANTED)
@@ -131,7 +131,7 @@ def test_a_plan_is_carried_out_in_one_commit(lake: Lake, unmade: str) -> None:
     assert not plan(after, wanted).changes
 
 
-def test_defaults_are_planned_where_the_format_has_them(lake: Lake, kind: Kind, unmade: str) -> None:
+def test_defaults_are_planned_where_the_format_has_them(lake: CatalogClient, kind: Kind, unmade: str) -> None:
     """The first one is for the rows that are there as well, a later one for those to come."""
     kind.needs(Can.NEW_FORMATS)
     create_table(lake, TableSpec(unmade, (Column("n", "long"),), properties={"format-version": "3"}))
@@ -162,7 +162,7 @@ def test_defaults_are_planned_where_the_format_has_them(lake: Lake, kind: Kind, 
     ]
 
 
-def test_what_was_written_before_is_read_after(lake: Lake, unmade: str) -> None:
+def test_what_was_written_before_is_read_after(lake: CatalogClient, unmade: str) -> None:
     create_table(lake, TableSpec(unmade, BEFORE))
     row = {
         "id": 1,
@@ -186,12 +186,12 @@ def test_what_was_written_before_is_read_after(lake: Lake, unmade: str) -> None:
     assert sorted(rows_of(lake, unmade), key=lambda each: each["id"]) == [old, large]
 
 
-def append(lake: Lake, name: str, row: Mapping[str, object]) -> None:
+def append(lake: CatalogClient, name: str, row: Mapping[str, object]) -> None:
     table = lake.pyiceberg.load_table(name)
     table.append(pa.Table.from_pylist([dict(row)], schema=table.schema().as_arrow()))
 
 
-def rows_of(lake: Lake, name: str) -> list[dict[str, Any]]:
+def rows_of(lake: CatalogClient, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = lake.pyiceberg.load_table(name).scan().to_arrow().to_pylist()
     return found
 
@@ -231,7 +231,9 @@ def holds(now: Any, then: Any) -> bool:
 
 @given(arrivals())
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
-def test_a_table_becomes_what_the_plans_say_and_loses_nothing(lake: Lake, batches: list[tuple[Column, ...]]) -> None:
+def test_a_table_becomes_what_the_plans_say_and_loses_nothing(
+    lake: CatalogClient, batches: list[tuple[Column, ...]]
+) -> None:
     name = f"{NAMESPACE}.t{uuid4().hex[:12]}"
     state = create_table(lake, TableSpec(name, batches[0]))
     written: list[Any] = []
@@ -249,7 +251,7 @@ def test_a_table_becomes_what_the_plans_say_and_loses_nothing(lake: Lake, batche
         assert any(holds(now, then) for now in rows)
 
 
-def test_those_who_evolve_a_table_at_once_all_succeed(kind: Kind, lake: Lake, name: str) -> None:
+def test_those_who_evolve_a_table_at_once_all_succeed(kind: Kind, lake: CatalogClient, name: str) -> None:
     def evolve(number: int) -> None:
         with kind.opened() as own:
             wanted = columns(id="long", shared=("int", "long")[number % 2], **{f"c{number}": "struct<a: int>"})
@@ -274,7 +276,7 @@ def test_those_who_evolve_a_table_at_once_all_succeed(kind: Kind, lake: Lake, na
     ],
 )
 def test_what_another_did_in_between_is_planned_for(
-    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: Lake, name: str, others: str, then: list[str]
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: CatalogClient, name: str, others: str, then: list[str]
 ) -> None:
     found = plan(load(lake, name), TableSpec(name, columns(n="long", own="long")))
     with kind.opened() as other:
@@ -284,7 +286,7 @@ def test_what_another_did_in_between_is_planned_for(
 
 
 def test_a_struct_that_another_began_is_completed(
-    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: Lake, name: str
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: CatalogClient, name: str
 ) -> None:
     found = plan(load(lake, name), TableSpec(name, columns(s="struct<a: int, b: struct<c: int>>")))
     with kind.opened() as other:
@@ -294,7 +296,7 @@ def test_a_struct_that_another_began_is_completed(
 
 
 def test_the_ids_of_a_schema_that_was_taken_back_are_not_given_again(
-    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: Lake, name: str
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: CatalogClient, name: str
 ) -> None:
     """Whoever looks at the number of the schema only would take it for the one that he has seen."""
     before = load(lake, name)
@@ -313,7 +315,7 @@ def test_the_ids_of_a_schema_that_was_taken_back_are_not_given_again(
     assert rows_of(lake, name) == [{"id": 1, "site": None, "ours": None}]
 
 
-def test_nothing_is_done_that_the_plan_did_not_say(lake: Lake, name: str) -> None:
+def test_nothing_is_done_that_the_plan_did_not_say(lake: CatalogClient, name: str) -> None:
     """The columns of another batch, that its limit set aside, wait for the next plan."""
     wanted = TableSpec(name, columns(a="int", b="int", c="int"))
     found = plan(load(lake, name), wanted, Contract(max_new=2))
@@ -321,9 +323,9 @@ def test_nothing_is_done_that_the_plan_did_not_say(lake: Lake, name: str) -> Non
     assert [column.name for column in apply(lake, name, found).columns] == ["id", "site", "a", "b"]
 
 
-def test_a_plan_of_one_table_is_not_carried_out_on_another(lake: Lake, name: str, unmade: str) -> None:
+def test_a_plan_of_one_table_is_not_carried_out_on_another(lake: CatalogClient, name: str, unmade: str) -> None:
     before = create_table(lake, TableSpec(f"{unmade}x", columns(id="int")))
-    with pytest.raises(Refused, match=f"the plan is of table {name}, not of {unmade}x"):
+    with pytest.raises(RequestRefused, match=f"the plan is of table {name}, not of {unmade}x"):
         apply(lake, before.name, plan(load(lake, name), TableSpec(name, columns(more="long"))))
     assert load(lake, before.name) == before
 
@@ -339,7 +341,7 @@ TIMED = columns(id="long", ts="timestamptz", day="date", site="string", place="s
 TRANSFORMS = ("id", "year(ts)", "month(day)", "bucket(4, site)", "truncate(2, place.city) as c", "void(place.city)")
 
 
-def test_every_transform_can_be_had_from_the_start_and_later(lake: Lake, unmade: str) -> None:
+def test_every_transform_can_be_had_from_the_start_and_later(lake: CatalogClient, unmade: str) -> None:
     first = create_table(lake, TableSpec(unmade, TIMED, layout(*TRANSFORMS)))
     assert first.partitions == layout(*TRANSFORMS)
     for fields in (("hour(ts)",), ("day(ts)", "id"), (), ("hour(ts)", *TRANSFORMS[2:])):
@@ -348,7 +350,7 @@ def test_every_transform_can_be_had_from_the_start_and_later(lake: Lake, unmade:
         assert not plan(after, TableSpec(unmade, (), layout(*fields))).objections
 
 
-def test_what_is_dropped_leaves_its_name_to_nothing_else_and_has_it_again(lake: Lake, unmade: str) -> None:
+def test_what_is_dropped_leaves_its_name_to_nothing_else_and_has_it_again(lake: CatalogClient, unmade: str) -> None:
     """Names tell the fields of all layouts apart; a layout that was there before is that one again."""
     create_table(
         lake, TableSpec(unmade, columns(id="long", s="string"), layout("bucket(4, id)", "truncate(4, s) as p"))
@@ -366,27 +368,27 @@ def test_what_is_dropped_leaves_its_name_to_nothing_else_and_has_it_again(lake: 
     assert "can't be named id_bucket_8, as bucket(8, id) is or was: give it another name" in found.objections[0]
 
 
-def test_a_layout_beside_columns_of_such_names_is_had(lake: Lake, unmade: str) -> None:
+def test_a_layout_beside_columns_of_such_names_is_had(lake: CatalogClient, unmade: str) -> None:
     """And a column with the name of a partition is left out, as it was refused."""
     there = columns(ts="timestamptz", ts_day="long", id="long")
     first = create_table(lake, TableSpec(unmade, there, layout("day(ts)", "bucket(4, id)", "bucket(8, id)")))
     assert [*map(str, first.partitions)] == ["day(ts) as ts_day_2", "bucket(4, id)", "bucket(8, id) as id_bucket_8"]
     found = plan(first, TableSpec(unmade, columns(id_bucket="long", n="long")))
     assert [column.name for column in apply(lake, unmade, found).columns] == ["ts", "ts_day", "id", "n"]
-    with pytest.raises(Refused, match="column id_bucket: a partition field of the table has its name"):
+    with pytest.raises(RequestRefused, match="column id_bucket: a partition field of the table has its name"):
         add_columns(lake, unmade, [("", Column("id_bucket", "long"))])
 
 
-def test_another_layout_is_refused_before_anything_is_written(lake: Lake, unmade: str) -> None:
+def test_another_layout_is_refused_before_anything_is_written(lake: CatalogClient, unmade: str) -> None:
     first = create_table(lake, TableSpec(unmade, TIMED, layout("day(ts)", "site")))
     found = plan(first, TableSpec(unmade, columns(more="long"), layout("hour(ts)")))
     assert found.changes
-    with pytest.raises(Refused, match=r"partitioned by \[day\(ts\), site\], not by \[hour\(ts\)\]"):
+    with pytest.raises(RequestRefused, match=r"partitioned by \[day\(ts\), site\], not by \[hour\(ts\)\]"):
         apply(lake, unmade, found)
     assert load(lake, unmade).metadata_location == first.metadata_location
 
 
-def test_files_of_every_layout_are_read_and_pruned(lake: Lake, unmade: str) -> None:
+def test_files_of_every_layout_are_read_and_pruned(lake: CatalogClient, unmade: str) -> None:
     """A column and a layout that is taken of it come with one commit; the file before has neither."""
     before = create_table(lake, TableSpec(unmade, columns(id="long"), layout("bucket(4, id)")))
     append(lake, unmade, {"id": 1})
@@ -403,7 +405,7 @@ def test_files_of_every_layout_are_read_and_pruned(lake: Lake, unmade: str) -> N
 
 
 def test_a_layout_that_another_changed_in_between_is_planned_for(
-    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: Lake, unmade: str
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, lake: CatalogClient, unmade: str
 ) -> None:
     first = create_table(lake, TableSpec(unmade, TIMED, layout("day(ts)")))
     wanted = TableSpec(unmade, (), layout("day(ts)", "site"))
@@ -418,7 +420,7 @@ def test_a_layout_that_another_changed_in_between_is_planned_for(
 # -- registration -----------------------------------------------------------------------------------------
 
 
-def test_a_namespace_has_its_properties_and_its_place(kind: Kind, lake: Lake, warehouse: Path) -> None:
+def test_a_namespace_has_its_properties_and_its_place(kind: Kind, lake: CatalogClient, warehouse: Path) -> None:
     kind.needs(Can.NESTED, Can.PLACES)
     place = f"file://{warehouse}/place-{uuid4().hex}"
     outer = f"{NAMESPACE}.n{uuid4().hex[:8]}"
@@ -434,7 +436,7 @@ def test_a_namespace_has_its_properties_and_its_place(kind: Kind, lake: Lake, wa
     assert table.location.replace("file://", "file:").startswith(place.replace("file://", "file:"))
 
 
-def test_a_namespace_that_may_not_be_made_is_named(lake: Lake) -> None:
+def test_a_namespace_that_may_not_be_made_is_named(lake: CatalogClient) -> None:
     missing = f"{NAMESPACE}_missing"
     with pytest.raises(NamespaceMissing, match=f"no namespace {missing}, and it may not be made"):
         ensure_namespace(lake, missing, create=False)
@@ -443,7 +445,7 @@ def test_a_namespace_that_may_not_be_made_is_named(lake: Lake) -> None:
     ensure_namespace(lake, NAMESPACE, create=False)
 
 
-def test_everything_that_is_declared_comes_back(kind: Kind, lake: Lake, unmade: str, warehouse: Path) -> None:
+def test_everything_that_is_declared_comes_back(kind: Kind, lake: CatalogClient, unmade: str, warehouse: Path) -> None:
     kind.needs(Can.PLACES)
     spec = TableSpec(
         unmade,
@@ -468,7 +470,7 @@ def test_everything_that_is_declared_comes_back(kind: Kind, lake: Lake, unmade: 
     assert str(plan(made, spec)) == "nothing to change"
 
 
-def test_a_sort_is_by_a_column_of_that_very_name_first(lake: Lake, unmade: str) -> None:
+def test_a_sort_is_by_a_column_of_that_very_name_first(lake: CatalogClient, unmade: str) -> None:
     odd = columns(**{"amount (EUR)": "long", "x as y": "long", "day(ts)": "long", "ts": "date"})
     sort = (Sort("amount (EUR)"), Sort("x as y", descending=True), Sort("day(ts)"), Sort('bucket(4, "x as y")'))
     made = create_table(lake, TableSpec(unmade, odd, layout('"amount (EUR)"'), sort))
@@ -478,7 +480,7 @@ def test_a_sort_is_by_a_column_of_that_very_name_first(lake: Lake, unmade: str) 
     ]  # fmt: skip
 
 
-def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: str) -> None:
+def test_a_table_that_may_not_be_made_is_named(lake: CatalogClient, name: str, unmade: str) -> None:
     assert create_table(lake, TableSpec(name, columns(other="string")), create=False).columns == (
         Column("id", "long"),
         Column("site", "string"),
@@ -516,9 +518,9 @@ def test_a_table_that_may_not_be_made_is_named(lake: Lake, name: str, unmade: st
         ({"identifier": ("s.a",)}, "in nothing optional"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(lake: Lake, unmade: str, spec: dict[str, Any], said: str) -> None:
+def test_a_table_that_cannot_be_is_refused(lake: CatalogClient, unmade: str, spec: dict[str, Any], said: str) -> None:
     usual = (*columns(site="string", ts="date", s="struct<a: required int>"), Column("f", "double", required=True))
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(RequestRefused, match=said):
         create_table(lake, TableSpec(**{"name": unmade, "columns": usual, **spec}))
     assert inspect(lake, unmade).missing
 
@@ -553,15 +555,15 @@ def test_six_that_make_and_evolve_one_table_at_once_all_get_the_one(kind: Kind) 
 # -- tables of others -------------------------------------------------------------------------------------
 
 
-def test_a_view_is_no_table(kind: Kind, lake: Lake, unmade: str) -> None:
+def test_a_view_is_no_table(kind: Kind, lake: CatalogClient, unmade: str) -> None:
     kind.needs(Can.VIEWS)
     a_view(lake, unmade)
-    with pytest.raises(Refused, match=f"{unmade} is a view"):
+    with pytest.raises(RequestRefused, match=f"{unmade} is a view"):
         create_table(lake, TableSpec(unmade, columns(id="long")))
     assert "is a view" in inspect(lake, unmade).refusal
 
 
-def a_view(lake: Lake, name: str) -> None:
+def a_view(lake: CatalogClient, name: str) -> None:
     select = [{"type": "sql", "sql": "select 1 as a", "dialect": "spark"}]
     version = ViewVersion.model_validate(
         {"schema-id": 0, "representations": select, "default-namespace": [NAMESPACE], "summary": {"engine-name": "x"}}
@@ -571,7 +573,7 @@ def a_view(lake: Lake, name: str) -> None:
         lake.pyiceberg.create_view(name, Schema(field), version)
 
 
-def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: Lake, name: str) -> None:
+def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: CatalogClient, name: str) -> None:
     kind.needs(Can.LOCAL_FILES)
     file = Path(re.sub("^file:(//)?", "", load(lake, name).metadata_location))
     aside = file.rename(file.with_suffix(".aside"))
@@ -586,7 +588,9 @@ def test_a_table_whose_metadata_is_gone_is_not_made_anew(kind: Kind, lake: Lake,
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_tables_of_other_formats_are_used_as_they_are(kind: Kind, lake: Lake, unmade: str, version: int) -> None:
+def test_tables_of_other_formats_are_used_as_they_are(
+    kind: Kind, lake: CatalogClient, unmade: str, version: int
+) -> None:
     kind.needs(Can.OLD_FORMATS if version == 1 else Can.NEW_FORMATS)
     spec = TableSpec(unmade, TIMED, layout("site", "day(ts)"), properties={"format-version": str(version)})
     made, ids = create_table(lake, spec), ids_of(lake, unmade)
@@ -600,7 +604,7 @@ def test_tables_of_other_formats_are_used_as_they_are(kind: Kind, lake: Lake, un
     assert f"it has format version {version}" in inspect(lake, unmade).notes[0]
 
 
-def test_what_is_peculiar_of_a_table_is_noted(kind: Kind, lake: Lake, unmade: str) -> None:
+def test_what_is_peculiar_of_a_table_is_noted(kind: Kind, lake: CatalogClient, unmade: str) -> None:
     kind.needs(Can.LOCAL_FILES)
     spec = TableSpec(
         unmade,
@@ -629,7 +633,7 @@ def test_what_is_peculiar_of_a_table_is_noted(kind: Kind, lake: Lake, unmade: st
     assert after.main == found.state.main
 
 
-def delete_by_value(lake: Lake, name: str, value: int) -> None:
+def delete_by_value(lake: CatalogClient, name: str, value: int) -> None:
     """What pyiceberg can't write: a file that says, all rows with this id are deleted."""
     table = lake.pyiceberg.load_table(name)
     file = f"{re.sub('^file:(//)?', '', table.location())}/data/equality.parquet"

@@ -15,7 +15,7 @@ import pytest
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
-from lakehouse_ingest.tables import Add, Column, Connection, Lake, Place, Registered, TableSpec
+from lakehouse_ingest.tables import Add, Column, Connection, PipelineTables, Position, Registered, TableSpec
 from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, RESET, Faulty, When
 from tests.services.flow import Flow
@@ -134,10 +134,10 @@ class Alone:
     bench: Bench
     proxy: Faulty
     name: str
-    lake: Lake = field(init=False)
+    lake: PipelineTables = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lake = Lake(Connection(self.proxy.uri), self.name)
+        self.lake = PipelineTables(Connection(self.proxy.uri), self.name)
         self.lake.ensure_namespace(self.namespace)
         self.lake.create(TableSpec(self.table, (Column("n", "long"),)))
         self.lake.claim(self.table, ())
@@ -224,9 +224,9 @@ def test_a_publication_that_was_heard_and_whose_history_others_cut(bench: Bench,
     """A note tells that it was, and its own mark is remembered. Another pipeline's is not carried over the cut, for it
     may be older than what that one has landed since; but that it was here is known."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    other = Lake(connection_to(bench.uri), "other")
+    other = PipelineTables(connection_to(bench.uri), "other")
 
-    def append(lake: Lake, place: Place, number: int, done: Offsets) -> Place:
+    def append(lake: PipelineTables, place: Position, number: int, done: Offsets) -> Position:
         mark = Mark(Token(lake._pipeline, 1, place.epoch, number), SourceIdentity(), {}, done, {})
         return lake.append(place, [{"n": number}], mark, {})
 

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TableChanged
 from lakehouse_ingest.pipeline.pipeline import Pipeline
-from lakehouse_ingest.tables import Lake, Place, TableSpec, TableState
+from lakehouse_ingest.tables import PipelineTables, Position, TableSpec, TableState
 from tests.services.flow import LANDING, Flow, is_proven
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until
@@ -112,16 +112,16 @@ def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) 
 @contextmanager
 def before_publication(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], None]) -> Iterator[list[str]]:
     """`do` once between the staging and the publication of that table's rows."""
-    publish, done = Lake.publish, list[str]()
+    publish, done = PipelineTables.publish, list[str]()
 
-    def published(lake: Lake, place: Place, *rest: object) -> Place:
+    def published(lake: PipelineTables, place: Position, *rest: object) -> Position:
         if place.table == table and not done:
             done.append(table)
             do()
         return publish(lake, place, *rest)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(Lake, "publish", published)
+        patched.setattr(PipelineTables, "publish", published)
         yield done
 
 
@@ -231,11 +231,11 @@ def test_a_driver_that_is_replaced_in_its_very_first_landing(bench: Bench, monke
     """The next one has looked where to begin before there was a table, and meets one that holds rows by now."""
     flow = Flow(bench, bench.uri)
     flow.produce()
-    create, first, second = Lake.create, Event(), Event()
+    create, first, second = PipelineTables.create, Event(), Event()
     table = f"{flow.namespace}.a"
     replaced = bench.pipeline(flow.direct, drain=False)
 
-    def slowly(lake: Lake, spec: TableSpec) -> TableState:
+    def slowly(lake: PipelineTables, spec: TableSpec) -> TableState:
         if spec.name == table and not first.is_set():
             first.set()
             assert second.wait(LANDING)
@@ -244,7 +244,7 @@ def test_a_driver_that_is_replaced_in_its_very_first_landing(bench: Bench, monke
             assert isinstance(run.exception(LANDING), Superseded)
         return create(lake, spec)
 
-    monkeypatch.setattr(Lake, "create", slowly)
+    monkeypatch.setattr(PipelineTables, "create", slowly)
     with ThreadPoolExecutor(1) as threads:
         run = threads.submit(replaced.run)
         try:

@@ -13,7 +13,7 @@ import catalog
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
-from lakehouse_ingest.tables import Column, Connection, Lake, TableSpec
+from lakehouse_ingest.tables import Column, Connection, PipelineTables, TableSpec
 from tests.faults import test_catalog_faults as catalog_faults
 from tests.faults.test_catalog_faults import PYICEBERG, Plan
 from tests.services.doors import connection_to
@@ -126,7 +126,7 @@ def test_what_is_slower_than_the_limit_is_looked_up(bench: Bench, proxy: Faulty)
 def test_a_publication_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, bench: Bench) -> None:
     """The first look after the lost request finds nothing of it, the second one does: nobody else was there."""
     pipeline, name, done = "heard", "ns_heard.t", {("t", 0): 9}
-    lake = Lake(Connection(proxy.uri), pipeline)
+    lake = PipelineTables(Connection(proxy.uri), pipeline)
     lake.ensure_namespace("ns_heard")
     lake.create(TableSpec(name, (Column("n", "long"),)))
     _, place = lake.claim(name, ())

@@ -18,7 +18,7 @@ from lakehouse_ingest.operations.promote.json_values import fitted, holds, parts
 from lakehouse_ingest.pipeline.split_by_table import _decoded
 from lakehouse_ingest.records import FAULT, RESCUED, SOURCE
 from lakehouse_ingest.schema.column_types import to_iceberg
-from lakehouse_ingest.schema.columns import TOO_MANY, TOO_MANY_NEW, ColumnPlan, Refused, TablePlan
+from lakehouse_ingest.schema.columns import TOO_MANY, TOO_MANY_NEW, ColumnPlan, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import aside_of, has_beyond
 from lakehouse_ingest.schema.declared import spec
 from lakehouse_ingest.schema.existing import plan_that_stands
@@ -258,7 +258,7 @@ def same(got: Any, value: Any) -> bool:
 # -- what becomes a column --------------------------------------------------------------------------------
 
 
-def growing(records: Records, *values: Any, **changes: Any) -> tuple[list[str], tuple[Refused, ...]]:
+def growing(records: Records, *values: Any, **changes: Any) -> tuple[list[str], tuple[RefusedField, ...]]:
     frame, settings = records(texts(values)), settings_of(**changes)
     plan = TablePlan("t", COLUMNS, None, "iso")
     found = new_fields(plan, settings, json_object, infer(json_object, frame), frame)

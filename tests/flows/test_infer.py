@@ -25,7 +25,7 @@ from lakehouse_ingest.schema.columns import (
     NO_NAME,
     TOO_MANY,
     ColumnPlan,
-    Refused,
+    RefusedField,
     TablePlan,
     declared,
     from_table,
@@ -233,7 +233,7 @@ def test_fields_whose_names_meet_are_refused_where_that_is_set(records: Records)
     frame = records(texts_of(values))
     planned = first(frame, refuse_names=True)
     assert [column.name for column in planned.plan.columns] == ["A", "b", "x_y"]
-    assert set(planned.refused) == {Refused((), name, MEETS) for name in ("a", SOURCE, "x_y", "event_time_day")}
+    assert set(planned.refused) == {RefusedField((), name, MEETS) for name in ("a", SOURCE, "x_y", "event_time_day")}
     rows = rows_of(frame, planned)
     assert [row[FAULT] and (row[FAULT]["reason"], row[FAULT]["detail"]) for row in rows] == [
         ("no_column", f"a: {MEETS}"),
@@ -403,7 +403,7 @@ def test_a_record_with_a_field_that_can_have_no_place_in_its_object_is_set_aside
         {"parts": [{"N": None, "n": 1}, None], "id": 5},
     ]
     found = growth(records, *values)
-    assert set(found.refused) == {Refused(tuple(where), name, why) for _, where, name, why in WITHIN}
+    assert set(found.refused) == {RefusedField(tuple(where), name, why) for _, where, name, why in WITHIN}
     assert [(path, column.name) for path, column in found.columns] == [
         ("parts.element", "O"),
         ("parts.element", "q\"'["),
@@ -422,7 +422,7 @@ def test_a_record_with_a_field_that_can_have_no_place_in_its_object_is_set_aside
 
 def test_a_refused_field_costs_nothing_where_there_is_none_and_survives_broken_records(records: Records) -> None:
     values: list[Any] = ["", None, "x", "[]", b"\xff", {"x": 1}, {"id": 1}, {"x": None}, '{"x": 1', '{"x": 1, "x": 2}']
-    rows = rows_of(records(texts_of(values)), Planned(PLAN, refused=(Refused((), "x", TOO_MANY),)))
+    rows = rows_of(records(texts_of(values)), Planned(PLAN, refused=(RefusedField((), "x", TOO_MANY),)))
     assert [row[FAULT] and row[FAULT]["reason"] for row in rows] == [
         "empty_value",
         "empty_value",
@@ -449,7 +449,7 @@ def test_beyond_max_columns_a_record_is_set_aside_and_an_object_keeps_its_json_t
         ("b", "long"),
         ("c", "string"),
     ]
-    assert planned.refused == (Refused((), "d", TOO_MANY),)
+    assert planned.refused == (RefusedField((), "d", TOO_MANY),)
     assert [row[FAULT] and (row[FAULT]["reason"], row[FAULT]["detail"]) for row in rows_of(frame, planned)] == [
         None,
         None,
@@ -551,7 +551,7 @@ def test_a_later_field_has_its_hint_too_and_takes_no_other_type_for_want_of_room
 def test_a_hinted_object_has_the_fields_of_its_hint(records: Records) -> None:
     hints = {"place": "struct<lat: double, more: struct<a: long>>"}
     found = growth(records, {"place": {"lat": 1, "lon": 2}}, hints=hints)
-    assert (found.columns, found.refused) == ([], (Refused(("place",), "lon", HINTED),))
+    assert (found.columns, found.refused) == ([], (RefusedField(("place",), "lon", HINTED),))
 
 
 def test_a_hint_for_a_column_of_another_type_is_refused(records: Records) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest.observe.recent_activity import RecentActivity
 from lakehouse_ingest.records import FAULT, RECORD, Reason
-from lakehouse_ingest.schema.columns import TOO_MANY, Aside, ColumnPlan, Refused, TablePlan, declared
+from lakehouse_ingest.schema.columns import TOO_MANY, Aside, ColumnPlan, RefusedField, TablePlan, declared
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages import dead_letters, rescue
 from lakehouse_ingest.stages.faults import faulty
@@ -26,7 +26,7 @@ STRUCT = "struct<lat: double>"
 TYPES = ("long", "int8", "double", "decimal(5,2)", "boolean", "date", "timestamptz", "list<long>", STRUCT)
 COLUMNS = tuple(declared(f"c{number}", kind, required=False) for number, kind in enumerate(TYPES))
 KEY = "Ann Smith 123-45-6789"  # a key that is data
-REFUSED = (Refused((), KEY, TOO_MANY), Refused(("person",), KEY, TOO_MANY))
+REFUSED = (RefusedField((), KEY, TOO_MANY), RefusedField(("person",), KEY, TOO_MANY))
 ODD = (ColumnPlan("ann_smith", "Ann\nSmith is no: 7", "long"), *COLUMNS)  # it has a column by now
 PLAN = TablePlan("events", ODD, "c6", "iso")
 LOOKS = ["\n", ": ", " is no ", " is not long", '"', "'", "\\", "\u202e", "; "]  # like our own words

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.pipeline import effects, one_start
 from lakehouse_ingest.pipeline.batch import BatchRunner
-from lakehouse_ingest.pipeline.sampler import Progress
+from lakehouse_ingest.pipeline.sampler import QueryProgress
 from lakehouse_ingest.records import Range
 from lakehouse_ingest.tables import append
 from tests.services.flow import LANDING, Heard, is_proven
@@ -35,13 +35,13 @@ def test_batches_grow_from_where_the_last_one_has_ended(
             raise TryAgain("the store is away")
         append.stage(*args)
 
-    def noticed_late(query: StreamingQuery) -> Progress:
+    def noticed_late(query: StreamingQuery) -> QueryProgress:
         before = pipeline.landed
         until(lambda: pipeline.landed > before or len(heard.retries) < FAILING or pipeline.stop.is_set(), LANDING)
-        return Progress(query)
+        return QueryProgress(query)
 
     monkeypatch.setattr(effects, "stage", stage)
-    monkeypatch.setattr(one_start, "Progress", noticed_late)
+    monkeypatch.setattr(one_start, "QueryProgress", noticed_late)
     create_topic(bench.broker, topic)
     produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
     settings = bench.settings(topic, stream={"every": "1h"}, ledger={"batch_every": 0})

@@ -10,12 +10,13 @@ from catalog import append_rows, connect
 from catalog.appends import written_files
 from catalog.commits import append_onto_main, commit
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
-from lakehouse_ingest.ledger.marks import FENCE, PREFIX, Mark, to_summary
+from lakehouse_ingest.ledger.keys import FENCE, TOKEN
+from lakehouse_ingest.ledger.marks import Mark, to_summary
 from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Lake, Place, TableSpec
+from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec
 from lakehouse_ingest.tables.expiry import expire
 from lakehouse_ingest.tables.retention import Retention
 from tests.services.doors import connection_to
@@ -47,7 +48,7 @@ def proxy(rest_uri: str) -> Iterator[Faulty]:
 def ours(flow: Flow, table: str) -> list[Any]:
     """Main's snapshots that landed something, newest first."""
     found = [dict(each.summary.additional_properties) for each in flow.bench.published(f"{flow.namespace}.{table}")]
-    return [summary for summary in found if summary.get(f"{PREFIX}token", "").startswith(flow.name)]
+    return [summary for summary in found if summary.get(TOKEN, "").startswith(flow.name)]
 
 
 def test_a_catalog_without_branches_is_told_of_in_one_sentence(bench: Bench, gate: MainOnly) -> None:
@@ -66,7 +67,7 @@ def test_all_lands_where_no_ref_but_main_is_allowed(bench: Bench, gate: MainOnly
         flow.survives(gate.fail(NOTHING, when=BEFORE, **PUBLICATION, meanwhile=lambda: flow.compact("a")))
         now = ours(flow, "a")
         assert len(now) > len(before)
-        assert len(now) == len({each[f"{PREFIX}token"] for each in now}), "refused, and committed once: the same files"
+        assert len(now) == len({each[TOKEN] for each in now}), "refused, and committed once: the same files"
     with spark_by(bench.spark, flow.through):
         flow.produce()
         bench.ingest(flow.through)
@@ -98,7 +99,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     """Nothing but the newer start itself has touched the table; then it lands there, and others start after it."""
     pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(connection_to(rest_uri))
 
-    def waiting(place: Place, number: int) -> int:
+    def waiting(place: Position, number: int) -> int:
         """What Spark would have staged."""
         summary = to_summary(mark(place.epoch), place.carried)
         if place.branch in past.state(name).refs:
@@ -111,7 +112,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     def mark(epoch: int) -> Mark:
         return Mark(Token(pipeline, 1, epoch, 0), SourceIdentity(), {}, {("t", 0): epoch}, {})
 
-    old, new = (Lake(connection_to(rest_uri), pipeline, each) for each in (way, then))
+    old, new = (PipelineTables(connection_to(rest_uri), pipeline, each) for each in (way, then))
     old.ensure_namespace("ns_begun")
     old.create(TableSpec(name, (Column("n", "long"),)))
     epoch, place = old.claim(name, ())
@@ -128,7 +129,7 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     with pytest.raises(Superseded):
         old.claim(name, ())
     new.publish(taken, waiting(taken, 4), mark(newer))
-    again, last = Lake(connection_to(rest_uri), pipeline, way).claim(name, ())
+    again, last = PipelineTables(connection_to(rest_uri), pipeline, way).claim(name, ())
     assert (again, last.held) == (newer + 1, {("t", 0): newer})
     found = past.pyiceberg.load_table(name).scan().to_arrow()
     assert sorted(found["n"].to_pylist()) == [1, 4]
@@ -182,7 +183,7 @@ def _off_main(bench: Bench, name: str) -> list[int]:
     return [
         each.snapshot_id
         for each in table.snapshots()
-        if each.snapshot_id not in main and each.summary and each.summary[f"{PREFIX}token"]
+        if each.snapshot_id not in main and each.summary and each.summary[TOKEN]
     ]
 
 

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import UnauthorizedError
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, Note
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.clients import connection_of, embedded_token
 from tests.services.doors import client, known
 from tests.services.kafka import create_topic, produce
@@ -190,7 +190,7 @@ def test_a_reader_keeps_its_token_and_a_client_of_ours_finds_it(tmp_path: Path, 
         assert load_catalog("lake", **reader).list_namespaces() == [("kept",)]
         for way in (uri, f"{uri}/", uri.replace(LOOPBACK, "localhost")):
             assert embedded_token(settings, way) == second.token_of(uri) == reader["token"]
-            assert not Lake(connection_of(settings, S3Settings(), way), "ours").find("kept.t")
+            assert not PipelineTables(connection_of(settings, S3Settings(), way), "ours").find("kept.t")
         for other in ("http://elsewhere.example", uri.replace("http", "https"), f"{uri}0", f"{uri}@evil.example"):
             assert embedded_token(settings, other) == "", other
 

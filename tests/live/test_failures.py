@@ -51,7 +51,7 @@ SETTINGS: Mapping[str, Case] = {
         environment={"LAKEHOUSE_INGEST_CATALOG__URL": "x"},
     ),
     "a variable within a value": Case(
-        r"LAKEHOUSE_INGEST_CATALOG__URI is set within `catalog`",
+        r"LAKEHOUSE_INGEST_CATALOG__URI sets a key within `catalog`",
         environment={"LAKEHOUSE_INGEST_CATALOG": "x", "LAKEHOUSE_INGEST_CATALOG__URI": "x"},
     ),
     "no duration": Case(
@@ -66,7 +66,7 @@ SETTINGS: Mapping[str, Case] = {
         r"`streams.0.tables.0.codec` .* should be 'zstd', .*, not 'brotli'", toml=f'{TABLE}codec = "brotli"'
     ),
     "no number": Case(
-        r"`streams.0.max_records` .* should be a valid integer.*, not 'many'", toml=f'{STREAM}max_records = "many"'
+        r"`streams.0.max_records` .* should be a whole number, not 'many'", toml=f'{STREAM}max_records = "many"'
     ),
     "a number that is too small": Case(
         r"`ledger.keep_snapshots` .* greater than or equal to 2, not '1'", toml=f"{STREAM}[ledger]\nkeep_snapshots = 1"
@@ -84,7 +84,7 @@ SETTINGS: Mapping[str, Case] = {
     "a pattern that is none": Case(
         r"`streams.0.topic_pattern` .* regular expression", toml='name = "x"\n[[streams]]\ntopic_pattern = "("'
     ),
-    "types that are nowhere": Case(r"`streams.0` .* say with `type_from`", toml=f'{TABLE}table = "{{type}}"'),
+    "types that are nowhere": Case(r"`streams.0` .* set `type_from`", toml=f'{TABLE}table = "{{type}}"'),
     "a user without a password": Case(
         r"`source.security` .* both `username` and `password`", toml=f'{STREAM}[source.security]\nusername = "me"'
     ),

@@ -24,7 +24,7 @@ from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.clients import connection_of
 from telemetry import OFF
 from tests.live.test_ledger import events
@@ -218,7 +218,9 @@ def test_spark_shows_no_secret_of_its_catalog(bench: Bench) -> None:
 def refused(bench: Bench, **catalog: Any) -> str:
     settings = bench.settings("refused", catalog=catalog)
     with pytest.raises(SettingsRefused) as refusal:
-        Lake(connection_of(settings.catalog, settings.s3, catalog["uri"]), "refused").ensure_namespace("refused")
+        PipelineTables(connection_of(settings.catalog, settings.s3, catalog["uri"]), "refused").ensure_namespace(
+            "refused"
+        )
     said = str(refusal.value)
     assert len(said) <= 200
     assert "\n" not in said
@@ -252,7 +254,7 @@ def test_a_missing_header_is_what_the_catalog_says(bench: Bench, gateway: Gatewa
 
 def test_credentials_that_had_been_good_are_tried_again(bench: Bench, gateway: Gateway) -> None:
     settings = bench.settings("turned", catalog={"uri": gateway.uri, "credential": gateway.credential})
-    lake = Lake(connection_of(settings.catalog, settings.s3, gateway.uri), "turned")
+    lake = PipelineTables(connection_of(settings.catalog, settings.s3, gateway.uri), "turned")
     lake.ensure_namespace("turned")
     gateway.revoke()
     good, gateway.client = gateway.client, ("ingest", "turned")
@@ -267,7 +269,7 @@ def test_a_catalog_that_is_slow_is_given_up_in_time(bench: Bench, gateway: Gatew
     settings = bench.settings("slow", catalog={"uri": gateway.uri, "token": gateway.token(), "timeout": "300ms"})
     began = time.monotonic()
     with pytest.raises(TryAgain, match="no answer in time"):
-        Lake(connection_of(settings.catalog, settings.s3, gateway.uri), "slow")
+        PipelineTables(connection_of(settings.catalog, settings.s3, gateway.uri), "slow")
     assert time.monotonic() - began < gateway.slow
 
 

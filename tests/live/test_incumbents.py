@@ -19,12 +19,13 @@ from pyspark.sql import DataFrame
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TryAgain
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import MARK, Mark
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.stages.sources.kafka import Kafka
-from lakehouse_ingest.tables import Column, Connection, Lake, Place, TableSpec
-from lakehouse_ingest.tables.batch_log import BatchRecord, Landed
+from lakehouse_ingest.tables import Column, Connection, PipelineTables, Position, TableSpec
+from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from tests.services.doors import connection_to
 from tests.services.faulty import NOTHING, Faulty
 from tests.services.ingesting import Bench
@@ -119,7 +120,7 @@ def test_iceberg_17811_partitions_without_records_hold_nothing_up(bench: Bench, 
         send(bench, topic, range(first, first + 10))
         bench.ingest(settings)
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(20)]
-    record = Lake(connection_to(bench.uri), topic).find(f"ns_{topic}.lakehouse_batches")
+    record = PipelineTables(connection_to(bench.uri), topic).find(f"ns_{topic}.lakehouse_batches")
     assert record
     newest = marks.newest((each.summary for each in record.ancestors()), topic)
     assert newest
@@ -145,13 +146,13 @@ def test_iceberg_8809_a_batch_that_is_done_again_lands_once(
     native.ingest_by_batch(lambda: once("theirs"))
     assert numbers(bench, native.table) == sorted([*range(10), *range(10)])
 
-    add = BatchRecord.add
+    add = BatchLog.add
 
-    def fails_once(record: BatchRecord, landed: Landed) -> None:
+    def fails_once(record: BatchLog, landed: LandedBatch) -> None:
         once("ours")
         add(record, landed)
 
-    monkeypatch.setattr(BatchRecord, "add", fails_once)
+    monkeypatch.setattr(BatchLog, "add", fails_once)
     bench.ingest(bench.settings(topic))
     assert failed == ["theirs", "ours"]
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]
@@ -178,11 +179,11 @@ def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench
         assert late.is_over
         assert numbers(bench, theirs) == sorted([*range(10), *range(10)])
 
-        old, new = Lake(Connection(proxy.uri), topic), Lake(connection_to(bench.uri), topic)
+        old, new = PipelineTables(Connection(proxy.uri), topic), PipelineTables(connection_to(bench.uri), topic)
         new.create(TableSpec(name, (Column("n", "long"),)))
         rows = [{"n": number} for number in range(10)]
 
-        def land(lake: Lake, place: Place) -> None:
+        def land(lake: PipelineTables, place: Position) -> None:
             landed = {(topic, 0): 10}
             mark = Mark(Token(topic, 1, place.epoch, 0), SourceIdentity(), {(topic, 0): 0}, landed, landed)
             lake.append(place, rows, mark, {})
@@ -213,16 +214,16 @@ def test_iceberg_16008_whoever_begins_again_finds_what_landed(
     native.ingest()
     assert numbers(bench, native.table) == sorted([*range(10), *range(10)])
 
-    publish, lost = Lake.publish, list[str]()
+    publish, lost = PipelineTables.publish, list[str]()
 
-    def unanswered(lake: Lake, place: Place, *rest: Any) -> Place:
+    def unanswered(lake: PipelineTables, place: Position, *rest: Any) -> Position:
         found = publish(lake, place, *rest)
         if place.table.endswith(topic) and not lost:
             lost.append(place.table)
             raise TryAgain("no answer")
         return found
 
-    monkeypatch.setattr(Lake, "publish", unanswered)
+    monkeypatch.setattr(PipelineTables, "publish", unanswered)
     bench.ingest(bench.settings(topic))
     assert lost
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]

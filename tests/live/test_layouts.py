@@ -15,7 +15,7 @@ from lakehouse_ingest.cli.verbs.files import listed
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import NeedsOperator, TableChanged
 from lakehouse_ingest.pipeline.dry_run import foresee
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -33,8 +33,8 @@ def state(bench: Bench, topic: str) -> TableState:
     return load(connect(connection_to(bench.uri)), f"ns_{topic}.{topic}")
 
 
-def lake(bench: Bench) -> Lake:
-    return Lake(connection_to(bench.uri), "reader")
+def lake(bench: Bench) -> PipelineTables:
+    return PipelineTables(connection_to(bench.uri), "reader")
 
 
 def test_directories_in_hives_way_are_those_of_any_reader(bench: Bench, topic: str) -> None:

@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LedgerUnclear, SettingsRefused, SourceChanged, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import MARK, Mark
+from lakehouse_ingest.ledger import keys, marks
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, TableState
+from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec, TableState
 from lakehouse_ingest.tables.expiry import expire
 from lakehouse_ingest.tables.publishing import OnBranch
 from lakehouse_ingest.tables.retention import Retention, is_due
@@ -143,7 +144,7 @@ def test_a_first_batch_that_told_nothing_is_not_landed_twice(bench: Bench, topic
 
 def test_an_older_start_that_comes_late_shuts_nobody_out(bench: Bench, topic: str) -> None:
     """It claimed its epoch first and opens a table after the newer one did: it ends, the newer one's branch stays."""
-    old, new = Lake(connection_to(bench.uri), topic), Lake(connection_to(bench.uri), topic)
+    old, new = PipelineTables(connection_to(bench.uri), topic), PipelineTables(connection_to(bench.uri), topic)
     old.ensure_namespace(f"ns_{topic}")
     first, second = f"ns_{topic}.first", f"ns_{topic}.second"
     for name in (first, second):
@@ -189,15 +190,15 @@ def test_another_log_of_the_same_name_is_told_apart(bench: Bench, topic: str, mo
     bench.ingest(settings("one"))
     delete_topic(bench.broker, topic)
     typed("babababa")
-    publish, refused = Lake.publish, list[str]()
+    publish, refused = PipelineTables.publish, list[str]()
 
-    def once_not(lake: Lake, place: Place, *rest: Any) -> Place:
+    def once_not(lake: PipelineTables, place: Position, *rest: Any) -> Position:
         if place.table.endswith(".b") and not refused:
             refused.append(place.table)
             raise TryAgain("not now")
         return publish(lake, place, *rest)
 
-    monkeypatch.setattr(Lake, "publish", once_not)
+    monkeypatch.setattr(PipelineTables, "publish", once_not)
     bench.ingest(settings("two"))
     assert refused
     assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.b")) == [0, 2, 4, 6]
@@ -309,7 +310,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     Landings are real but for the rows: marks, publication and expiry are the pipeline's own; the files are left out.
     """
     name, keep, partitions = f"ns_{topic}.wide", 100, 600
-    lake = Lake(connection_to(bench.uri), topic)
+    lake = PipelineTables(connection_to(bench.uri), topic)
     lake.ensure_namespace(f"ns_{topic}")
     # Others keep the table by age: what is older goes when they say so, not with what we expire.
     by_age = {"history.expire.max-snapshot-age-ms": "1"}
@@ -341,7 +342,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     assert most == keep
     assert place.held == following
     assert bench.table(name).snapshot_by_name("kept") is not None
-    _, newcomer = Lake(connection_to(bench.uri), f"{topic}_2").claim(name, ())
+    _, newcomer = PipelineTables(connection_to(bench.uri), f"{topic}_2").claim(name, ())
     assert newcomer.known, "a pipeline that was never here is not shut out by history that is gone"
     file = bench.table(name).metadata_location
     size = bench.table(name).io.new_input(file).open().seek(0, 2)
@@ -371,8 +372,8 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     """Each of its summaries carries what all streams have to say; so fewer of them are kept than the setting allows."""
     name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
     retention = Retention(100)
-    extra = {f"{marks.HEADS}s{number}": marks.heads_text(heads) for number in range(20)}
-    lake = Lake(connection_to(bench.uri), topic, retention=lambda _: retention)
+    extra = {f"{keys.HEADS}s{number}": marks.heads_text(heads) for number in range(20)}
+    lake = PipelineTables(connection_to(bench.uri), topic, retention=lambda _: retention)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),)))
     epoch, place = lake.claim(name, ())
@@ -399,14 +400,14 @@ def test_a_dropped_source_column_stops_the_start(bench: Bench, topic: str, monke
     routed: dict[str, Any] = {"stream": {"type_from": "field:type"}, "table": {"table": "{type}"}}
     settings = bench.settings(topic, **routed)
     produce(bench.broker, topic, [(None, json.dumps({"n": n, "type": "ab"[n % 2]}).encode()) for n in range(8)])
-    publish = Lake.publish
+    publish = PipelineTables.publish
 
-    def stopped(lake: Lake, place: Place, *rest: Any) -> Place:
+    def stopped(lake: PipelineTables, place: Position, *rest: Any) -> Position:
         if place.table.endswith(".b"):
             raise TableChanged("the process ends here")
         return publish(lake, place, *rest)
 
-    monkeypatch.setattr(Lake, "publish", stopped)
+    monkeypatch.setattr(PipelineTables, "publish", stopped)
     with pytest.raises(TableChanged, match="ends here"):
         bench.ingest(settings)
     monkeypatch.undo()
@@ -435,21 +436,21 @@ def test_a_replica_that_has_not_heard_of_the_claim(bench: Bench, topic: str, mon
 
     typed("a")
     bench.ingest(settings)
-    old = Lake(connection_to(bench.uri), topic.lower()).find(record)
+    old = PipelineTables(connection_to(bench.uri), topic.lower()).find(record)
     typed("ab")
     bench.ingest(settings)
-    find, open_, claimed = Lake.find, OnBranch.open, list[str]()
+    find, open_, claimed = PipelineTables.find, OnBranch.open, list[str]()
 
     def opened(way: OnBranch, table: str, epoch: int, *, claiming: bool) -> TableState:
         state = open_(way, table, epoch, claiming=claiming)
         claimed.append(table)
         return state
 
-    def behind(lake: Lake, table: str) -> TableState | None:
+    def behind(lake: PipelineTables, table: str) -> TableState | None:
         return old if table == record and claimed else find(lake, table)
 
     monkeypatch.setattr(OnBranch, "open", opened)
-    monkeypatch.setattr(Lake, "find", behind)
+    monkeypatch.setattr(PipelineTables, "find", behind)
     typed("ab")
     pipeline = bench.pipeline(settings)
     heard = Heard.of(pipeline)

@@ -14,7 +14,7 @@ from lakehouse_ingest.errors import BadRecord, SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.settings.models import TableSettings
-from lakehouse_ingest.tables import Add, Contract, Lake, Plan, TableSpec, TableState
+from lakehouse_ingest.tables import Add, Contract, PipelineTables, Plan, TableSpec, TableState
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -176,16 +176,16 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
 ) -> None:
     """Our plan is of a moment ago: then the table, and later the column, was not there. Theirs has less than ours."""
     create_topic(bench.broker, topic, 1)
-    create, follow, came_first = Lake.create, Lake.follow, list[str]()
+    create, follow, came_first = PipelineTables.create, PipelineTables.follow, list[str]()
 
-    def another_creates(lake: Lake, spec: TableSpec) -> TableState:
+    def another_creates(lake: PipelineTables, spec: TableSpec) -> TableState:
         if spec.name.endswith(".all"):
             came_first.append("the table")
             create(lake, replace(spec, columns=tuple(each for each in spec.columns if each.name != "item")))
         return create(lake, spec)
 
     def another_follows(
-        lake: Lake, table: str, changes: Sequence[Add], *contracts: Contract
+        lake: PipelineTables, table: str, changes: Sequence[Add], *contracts: Contract
     ) -> tuple[TableState, Plan]:
         if [each.column.name for each in changes] == ["late"]:
             came_first.append("the column")
@@ -193,8 +193,8 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
             follow(lake, table, [replace(late, column=replace(late.column, type="struct<a: long>"))])
         return follow(lake, table, changes, *contracts)
 
-    monkeypatch.setattr(Lake, "create", another_creates)
-    monkeypatch.setattr(Lake, "follow", another_follows)
+    monkeypatch.setattr(PipelineTables, "create", another_creates)
+    monkeypatch.setattr(PipelineTables, "follow", another_follows)
     table = {"table": "all", **({"contract": contract} if contract else {})}
     bench_settings = settings(bench, topic, table, max_records=2)
     produce(bench.broker, topic, [(None, event(0, item={"id": 7})), (None, event(1, item={"id": 8}))])

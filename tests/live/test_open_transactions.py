@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.operations.status import look
-from lakehouse_ingest.pipeline.sampler import Looks, Progress
+from lakehouse_ingest.pipeline.sampler import Looks, QueryProgress
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.stages.sources.open_transactions import HANGS_S
 from telemetry.testing import recorded
@@ -29,7 +29,7 @@ class Read:
     topics: tuple[str, ...]
     at: Offsets
     newest: float | None = None
-    progress: Progress | None = None
+    progress: QueryProgress | None = None
 
 
 def test_a_transaction_that_hangs_is_seen(bench: Bench, topic: str, capsys: pytest.CaptureFixture[str]) -> None:

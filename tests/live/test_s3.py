@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.tables import Column, Lake, TableSpec
+from lakehouse_ingest.tables import Column, PipelineTables, TableSpec
 from lakehouse_ingest.tables.clients import connection_of, embedded
 from tests.services.doors import client, in_settings, known
 from tests.services.feeding import fill
@@ -242,7 +242,9 @@ def test_a_start_by_another_catalog_says_which_setting(
 ) -> None:
     """The catalog writes by keys of its own; ours are first used for the branch that a start opens."""
     with served(folder, store, jars_folder) as uri:
-        lake = Lake(connection_of(CatalogSettings(**in_settings(uri)), s3_of(store, **changes), uri), "denied")
+        lake = PipelineTables(
+            connection_of(CatalogSettings(**in_settings(uri)), s3_of(store, **changes), uri), "denied"
+        )
         lake.ensure_namespace("denied")
         lake.create(TableSpec("denied.t", (Column("n", "long"),)))
         with pytest.raises(kind) as refusal:

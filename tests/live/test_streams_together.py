@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakehouse_ingest.ledger.marks import MARK, Mark
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, Lake, Place, TableSpec, Turns
+from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec, Turns
 from tests.services.doors import connection_to, in_settings
 from tests.services.flow import Heard
 from tests.services.ingesting import Bench
@@ -69,15 +70,15 @@ def test_streams_of_one_process_do_not_race(
     if publish == "direct":
         return
 
-    shared, once, real = f"ns_{topic}.shared", count(), Lake.publish
+    shared, once, real = f"ns_{topic}.shared", count(), PipelineTables.publish
 
-    def beside_a_stranger(lake: Lake, place: Place, *rest: Any) -> Place:
+    def beside_a_stranger(lake: PipelineTables, place: Position, *rest: Any) -> Position:
         if place.table == shared and next(once) == 1:
             table = bench.table(shared)
             table.append(pa.Table.from_pylist([{"n": -1}], schema=table.schema().as_arrow()))
         return real(lake, place, *rest)
 
-    monkeypatch.setattr(Lake, "publish", beside_a_stranger)
+    monkeypatch.setattr(PipelineTables, "publish", beside_a_stranger)
     for letter in "ab":
         refill(bench, f"{topic}_{letter}")
     pipeline = bench.pipeline(settings)
@@ -93,9 +94,9 @@ def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: i
     rounds, name = 2, f"ns_{topic}.record"
     refused, turns = list[str](), Turns()
 
-    def lakes() -> Iterator[Lake]:
+    def lakes() -> Iterator[PipelineTables]:
         for number in range(streams):
-            yield Lake(
+            yield PipelineTables(
                 connection_to(rest_uri),
                 f"s{number}",
                 refused=lambda table, attempt, error: refused.append(f"{table} {attempt} {error}"),
@@ -106,7 +107,7 @@ def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: i
     first.ensure_namespace(f"ns_{topic}")
     first.create(TableSpec(name, (Column("n", "long"),)))
 
-    def append(number: int, lake: Lake) -> None:
+    def append(number: int, lake: PipelineTables) -> None:
         epoch, place = lake.claim(name, ())
         for batch in range(rounds):
             done = {("t", number): batch + 1}

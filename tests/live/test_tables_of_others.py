@@ -18,7 +18,7 @@ from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator
 from lakehouse_ingest.pipeline.dry_run import foresee
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Lake, Place
+from lakehouse_ingest.tables import PipelineTables, Position
 from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -135,14 +135,14 @@ def test_a_table_of_version_3_may_have_busy_neighbours(
     with pytest.raises(LakehouseError, match="has format version 3 and no snapshot yet"):
         bench.ingest(wanted)
     sql(bench, f"INSERT INTO {table} (n) VALUES (-1)")
-    publish, busy = Lake.publish, iter([-2, -3])
+    publish, busy = PipelineTables.publish, iter([-2, -3])
 
-    def late(lake: Lake, place: Place, *more: Any) -> Place:
+    def late(lake: PipelineTables, place: Position, *more: Any) -> Position:
         if place.table.endswith("others") and (n := next(busy, None)):
             sql(bench, f"INSERT INTO {table} (n) VALUES ({n})")
         return publish(lake, place, *more)
 
-    monkeypatch.setattr(Lake, "publish", late)
+    monkeypatch.setattr(PipelineTables, "publish", late)
     bench.ingest(wanted)
     assert next(busy, None) is None
     assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.others")) == [-3, -2, -1, *range(5)]

@@ -28,7 +28,7 @@ from lakehouse_ingest.records import Choice, SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources import of_stream
 from lakehouse_ingest.stages.sources.kafka import Kafka
-from lakehouse_ingest.tables import Column, HeadFile, Lake, Pinned, TableSpec
+from lakehouse_ingest.tables import Column, HeadFile, Pinned, PipelineTables, TableSpec
 from tests.live.test_many_tables import settings as of_types
 from tests.live.test_many_tables import typed
 from tests.live.test_status import command, words
@@ -465,13 +465,15 @@ def test_each_file_is_read_once(bench: Bench, filled: Landed, monkeypatch: pytes
     table.append(table.scan("n == 3 or n == 17").to_arrow())
     table.delete("n == 9 or n == 10")
     opened: Counter[str] = Counter()
-    batches_of = Lake.batches_of
+    batches_of = PipelineTables.batches_of
 
-    def counting(lake: Lake, pinned: Pinned, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def counting(
+        lake: PipelineTables, pinned: Pinned, file: HeadFile, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         opened[file.path] += 1
         return batches_of(lake, pinned, file, columns)
 
-    monkeypatch.setattr(Lake, "batches_of", counting)
+    monkeypatch.setattr(PipelineTables, "batches_of", counting)
     whole = verdict_on(settings)
     assert (whole.duplicates, whole.lost) == (2, 2)
     assert max(opened.values()) == 2
@@ -509,7 +511,7 @@ def directly_filled(bench: Bench, settings: Settings, rows: int) -> None:
     (topic,) = settings.streams[0].topics
     namespace, name, partitions = settings.catalog.namespace, settings.name, 12
     source = "struct<topic: string, partition: int, offset: long, index: int>"
-    lake = Lake(connection_to(bench.uri), name)
+    lake = PipelineTables(connection_to(bench.uri), name)
     lake.ensure_namespace(namespace)
     small = {"write.target-file-size-bytes": str(400_000)}
     lake.create(TableSpec(f"{namespace}.events", (Column("n", "long"), Column("_source", source)), properties=small))
@@ -533,7 +535,7 @@ def directly_filled(bench: Bench, settings: Settings, rows: int) -> None:
 
 def test_every_file_is_opened_only_where_its_bounds_say(bench: Bench, filled: Landed) -> None:
     """Spark's writer leaves them in the manifests, for fields within structs as well."""
-    lake = Lake(connection_to(bench.uri), "tests")
+    lake = PipelineTables(connection_to(bench.uri), "tests")
     pinned = lake.pin(filled.name())
     assert pinned
     files = lake.files_of(pinned, ("_source.partition", "_source.offset"))

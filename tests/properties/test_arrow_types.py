@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog import Column, Refused, arrow_type, canonical, columns_of
+from catalog import Column, RequestRefused, arrow_type, canonical, columns_of
 from tests.services.schemas import ODD_NAMES, any_types
 
 LEAVES = ("date", "time", "timestamp", "timestamptz_ns", "decimal(38,38)", "fixed[4]", "binary", "uuid")
@@ -97,5 +97,7 @@ def test_lists_maps_and_structs_are_followed_to_their_leaves() -> None:
 )
 def test_what_no_type_holds_is_refused_by_its_path(kind: pa.DataType) -> None:
     schema = pa.schema([("s", pa.struct([("x", pa.map_(pa.string(), kind))]))])
-    with pytest.raises(Refused, match=r"^s\.x\.value is .*, and Iceberg has no type that holds .*: cast it first"):
+    with pytest.raises(
+        RequestRefused, match=r"^s\.x\.value is .*, and Iceberg has no type that holds .*: cast it first"
+    ):
         columns_of(schema)

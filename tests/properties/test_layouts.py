@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyiceberg.schema import index_by_name
 
 from catalog import (
+    CatalogClient,
     Column,
     Contract,
-    Lake,
     Partition,
-    Refused,
+    RequestRefused,
     Rule,
     TableSpec,
     apply,
@@ -58,13 +58,13 @@ STEPS = st.lists(st.tuples(LAYOUTS, DATA), min_size=1, max_size=5)
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogClient]:
     with OfPyiceberg(tmp_path_factory.mktemp("layouts")).opened() as lake:
         ensure_namespace(lake, NAMESPACE)
         yield lake
 
 
-def check(lake: Lake, name: str) -> None:
+def check(lake: CatalogClient, name: str) -> None:
     """Every name means one thing, in the table's layouts of now and of before."""
     metadata = lake.pyiceberg.load_table(name).metadata
     columns = index_by_name(metadata.schema())
@@ -80,11 +80,11 @@ def check(lake: Lake, name: str) -> None:
     assert len({*latest.values()}) == len(latest)
 
 
-def follow(lake: Lake, wanted: TableSpec) -> None:
+def follow(lake: CatalogClient, wanted: TableSpec) -> None:
     """What the plan says is done, or refused in the plan's own words; then there is nothing more to do."""
     found = plan(load(lake, wanted.name), wanted, EVOLVE)
     if found.objections:
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(RequestRefused) as refusal:
             apply(lake, wanted.name, found)
         assert str(refusal.value) == "; ".join(found.objections)
         return
@@ -97,7 +97,7 @@ def follow(lake: Lake, wanted: TableSpec) -> None:
 @settings(max_examples=25)
 @given(version=st.sampled_from("12"), steps=STEPS)
 def test_of_any_layouts_after_one_another_each_is_had_or_refused_by_the_plan(
-    lake: Lake, version: str, steps: list[tuple[tuple[Partition, ...], tuple[Column, ...]]]
+    lake: CatalogClient, version: str, steps: list[tuple[tuple[Partition, ...], tuple[Column, ...]]]
 ) -> None:
     """Beside columns that come with them, and are called like their fields."""
     name, (first, more), later = f"{NAMESPACE}.t{uuid4().hex[:12]}", steps[0], steps[1:]
@@ -105,7 +105,7 @@ def test_of_any_layouts_after_one_another_each_is_had_or_refused_by_the_plan(
     spec = TableSpec(name, columns, first, (), {"format-version": version})
     try:
         assert str(plan(create_table(lake, spec), spec)) == "nothing to change"
-    except Refused:
+    except RequestRefused:
         create_table(lake, replace(spec, partitions=None))
     check(lake, name)
     for layout, data in later:
@@ -114,10 +114,12 @@ def test_of_any_layouts_after_one_another_each_is_had_or_refused_by_the_plan(
 
 @settings(max_examples=15)
 @given(st.lists(any_columns(), min_size=1, max_size=3))
-def test_of_any_columns_each_is_had_or_refused_by_the_plan(lake: Lake, batches: list[tuple[Column, ...]]) -> None:
+def test_of_any_columns_each_is_had_or_refused_by_the_plan(
+    lake: CatalogClient, batches: list[tuple[Column, ...]]
+) -> None:
     name = f"{NAMESPACE}.t{uuid4().hex[:12]}"
     create_table(lake, TableSpec(name, (Column("id", "long"),), (Partition("id", "bucket[4]", "a"),)))
     for number, columns in enumerate(batches):
-        with suppress(Refused):
+        with suppress(RequestRefused):
             create_table(lake, TableSpec(f"{name}_{number}", columns))
         follow(lake, TableSpec(name, columns))

@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakehouse_ingest.errors import LedgerUnclear
+from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.marks import FORMAT, MARK, Mark, batch_range, highest
+from lakehouse_ingest.ledger.keys import MARK, TOKEN
+from lakehouse_ingest.ledger.marks import FORMAT, Mark, batch_range, highest
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token, TopicPartition
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.start_offsets import begin, complete, uncertain
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.tables import Position
 
 TOPICS = st.one_of(st.sampled_from(["a", "a.b", "a-b", "/events/payments"]), st.text(min_size=1, max_size=20))
 PLACES = st.tuples(TOPICS, st.integers(0, 40))
@@ -57,7 +59,7 @@ def test_a_fence_says_all_that_was_known_and_nothing_new(landings: list[tuple[st
     history: list[dict[str, str]] = []
     for batch, (pipeline, reached, is_record) in enumerate(landings):
         landed = Mark(Token(pipeline, 1, 1, batch), SourceIdentity(), {}, {("t", 0): reached}, {})
-        heads = {f"{ledger.HEADS}{pipeline}": ledger.heads_text({"n.t": (1, batch)})} if is_record else {}
+        heads = {f"{keys.HEADS}{pipeline}": ledger.heads_text({"n.t": (1, batch)})} if is_record else {}
         history.insert(0, {**ledger.to_summary(landed, ledger.carried(history)), **heads})
     fenced = ledger.fence(history, "p", 2)
     for pipeline in "pq":
@@ -65,7 +67,7 @@ def test_a_fence_says_all_that_was_known_and_nothing_new(landings: list[tuple[st
         assert (before is None) == (after is None)
         assert before is None or (after is not None and after.token == before.token)
         assert ledger.heads([fenced], pipeline) == ledger.heads(history, pipeline)
-    assert f"{ledger.PREFIX}token" not in fenced
+    assert TOKEN not in fenced
 
 
 @given(OFFSETS, TOKENS)
@@ -132,20 +134,20 @@ def test_a_commit_carries_the_other_pipelines_marks_verbatim(mark: Mark, others:
     """Even marks in a format of the future: they are nobody's business but their pipeline's."""
     carried = {
         **{f"{MARK}{name}": text for name, text in others.items()},
-        **{f"{ledger.SETTINGS}{name}": text for name, text in others.items()},
+        **{f"{keys.SETTINGS}{name}": text for name, text in others.items()},
         "added-records": "5",
-        f"{ledger.PREFIX}token": "of somebody else",
+        TOKEN: "of somebody else",
     }
     summary = ledger.to_summary(mark, carried)
     own = mark.token.pipeline
     assert {key: text for key, text in summary.items() if key.startswith(MARK) and key != f"{MARK}{own}"} == {
         f"{MARK}{name}": text for name, text in others.items() if name != own
     }
-    assert {key: text for key, text in summary.items() if key.startswith(ledger.SETTINGS)} == {
-        f"{ledger.SETTINGS}{name}": text for name, text in others.items()
+    assert {key: text for key, text in summary.items() if key.startswith(keys.SETTINGS)} == {
+        f"{keys.SETTINGS}{name}": text for name, text in others.items()
     }
     assert "added-records" not in summary
-    assert summary[f"{ledger.PREFIX}token"] == str(mark.token)
+    assert summary[TOKEN] == str(mark.token)
     found = ledger.from_summary(summary, own)
     assert found is not None
     assert same(found, mark)
@@ -228,10 +230,10 @@ class Store:
     rows: list[tuple[TopicPartition, int]] = field(default_factory=list)
     history: list[dict[str, str]] = field(default_factory=list)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> Position:
         newest = ledger.newest(reversed(self.history), "p")
         carried = self.history[-1] if self.history else {}
-        return Place(name, "branch", len(self.history) or None, newest, carried, known=True)
+        return Position(name, "branch", len(self.history) or None, newest, carried, known=True)
 
     def commit(self, rows: Sequence[tuple[TopicPartition, int]], mark: Mark) -> None:
         self.rows += rows

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import BadRecord, TableChanged, TryAgain
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import TOKEN
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.batch import BatchRunner
@@ -39,10 +39,10 @@ from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources.kafka import Kafka, as_json
 from lakehouse_ingest.tables import (
     Evolution,
-    Lake,
     Partition,
-    Place,
+    PipelineTables,
     Plan,
+    Position,
     Registered,
     TableSpec,
     TableState,
@@ -146,10 +146,10 @@ class MortalEffects:
     def set_properties(self, table: str, properties: Mapping[str, str]) -> None:
         self._real.set_properties(table, properties)
 
-    def claim(self, first: str, others: Sequence[str]) -> tuple[Place, TableState]:
+    def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         return self._effect("open", first, lambda: self._real.claim(first, others))
 
-    def open(self, table: str, epoch: int) -> Place:
+    def open(self, table: str, epoch: int) -> Position:
         return self._effect("open", table, lambda: self._real.open(table, epoch))
 
     def register(self, record: str, tables: Mapping[str, Registered]) -> None:
@@ -159,16 +159,18 @@ class MortalEffects:
     def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
         return self._effect("stage", landing.place.table, lambda: self._real.write(landing, rows, size, mark))
 
-    def publish(self, written: Unpublished) -> Place:
+    def publish(self, written: Unpublished) -> Position:
         return self._effect("publish", written.landing.place.table, lambda: self._real.publish(written))
 
-    def record(self, place: Place, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]) -> Place:
+    def record(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
         return self._effect("stage", place.table, lambda: self._real.record(place, rows, mark, extra))
 
     def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
         self._real.acknowledge(complete, at_once=at_once)
 
-    def expire(self, place: Place) -> Place:
+    def expire(self, place: Position) -> Position:
         return self._real.expire(place)
 
     def _effect(self, verb: str, table: str, do: Callable[[], Done]) -> Done:
@@ -266,7 +268,7 @@ class World:
         self._spark, self._uri, self._scratch = spark, uri, scratch / self.name
         self._trouble: Trouble | None = None
         self.process: MortalEffects | None = None
-        self._lake: Lake | None = None  # of that process: it knows its last epoch
+        self._lake: PipelineTables | None = None  # of that process: it knows its last epoch
         self.runner: BatchRunner | None = None
         self._done: Offsets = {}
         self._number = 0
@@ -415,7 +417,7 @@ class World:
             for snapshot in map(table.snapshot_by_id, self.reader.main(name)):
                 summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
                 if rows := int(summary.get("added-records", 0)):
-                    found[summary[f"{marks.PREFIX}token"], name == DEAD] += rows
+                    found[summary[TOKEN], name == DEAD] += rows
         return found
 
 

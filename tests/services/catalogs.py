@@ -20,7 +20,7 @@ from typing import ClassVar
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from catalog import Connection, Lake, connect
+from catalog import CatalogClient, Connection, connect
 from tests.services.doors import connection_to
 from tests.services.gateway import TOKENS, Gateway
 
@@ -46,7 +46,7 @@ class Kind:
     name: ClassVar[str]
     cannot: frozenset[Can] = frozenset()
 
-    def opened(self) -> AbstractContextManager[Lake]:
+    def opened(self) -> AbstractContextManager[CatalogClient]:
         """A client of its own each time."""
         raise NotImplementedError
 
@@ -62,7 +62,7 @@ class Embedded(Kind):
     def __init__(self, uri: str) -> None:
         self.connection = connection_to(uri)
 
-    def opened(self) -> AbstractContextManager[Lake]:
+    def opened(self) -> AbstractContextManager[CatalogClient]:
         return closing(connect(self.connection))
 
 
@@ -80,9 +80,9 @@ class OfPyiceberg(Kind):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def opened(self) -> AbstractContextManager[Lake]:
+    def opened(self) -> AbstractContextManager[CatalogClient]:
         uri = f"sqlite:///{self.folder / 'catalog.db'}?timeout=60"
-        return closing(Lake(SqlCatalog("lake", uri=uri, warehouse=f"file://{self.folder}")))
+        return closing(CatalogClient(SqlCatalog("lake", uri=uri, warehouse=f"file://{self.folder}")))
 
 
 class Given(Kind):
@@ -96,7 +96,7 @@ class Given(Kind):
         self.connection = Connection(told["URI"], told.get("WAREHOUSE"), told.get("TOKEN"), properties)
         self.cannot = frozenset(map(Can, filter(None, map(str.strip, told.get("CANNOT", "").split(",")))))
 
-    def opened(self) -> AbstractContextManager[Lake]:
+    def opened(self) -> AbstractContextManager[CatalogClient]:
         return closing(connect(self.connection))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from lakehouse_ingest.ledger.marks import PREFIX
+from lakehouse_ingest.ledger.keys import TOKEN
 from tests.services.pipelines import Running, until
 from tests.services.readers import Reader
 
@@ -30,4 +30,4 @@ def _token(reader: Reader, name: str, snapshot: int) -> str | None:
     found = reader.table(name).snapshot_by_id(snapshot)
     assert found
     assert found.summary
-    return found.summary[f"{PREFIX}token"]
+    return found.summary[TOKEN]

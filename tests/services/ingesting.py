@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.environment.spark_session import close_catalog
-from lakehouse_ingest.ledger.marks import MARK
+from lakehouse_ingest.ledger.keys import MARK
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline

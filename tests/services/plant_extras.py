@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, Reason
-from lakehouse_ingest.schema.columns import ColumnPlan, Refused
+from lakehouse_ingest.schema.columns import ColumnPlan, RefusedField
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.faults import faulty
 from lakehouse_ingest.stages.sources.kafka import Kafka
@@ -20,7 +20,7 @@ PAIRS = r"^\w+=[^;]*(;\w+=[^;]*)*$"
 class Lines:
     """Every field is text; only what a column declares is more."""
 
-    def decode(self, rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Refused] = ()) -> DataFrame:
+    def decode(self, rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = ()) -> DataFrame:
         text = _text()
         fault = (
             F.when(F.coalesce(text, F.lit("")) == "", faulty(Reason.EMPTY, F.lit("nothing"), STAGE))

@@ -12,7 +12,7 @@ import duckdb
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from lakehouse_ingest.tables.position import EPOCH
+from lakehouse_ingest.ledger.keys import EPOCH
 from tests.services.doors import client, token_at
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")

@@ -24,7 +24,7 @@ from lakehouse_ingest.records import Reason, SourceIdentity
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.formats import json_object
 from lakehouse_ingest.stages.routing import Route
-from lakehouse_ingest.tables import Column, Connection, Lake, Registered, TableSpec
+from lakehouse_ingest.tables import Column, Connection, PipelineTables, Registered, TableSpec
 from lakehouse_ingest.tables.effects import Effects
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from telemetry import OFF
@@ -51,9 +51,9 @@ def answering(bodies: Bodies) -> Answer:
 
 
 @contextmanager
-def lake_with(bodies: Bodies, *, create: bool = True) -> Iterator[Lake]:
+def lake_with(bodies: Bodies, *, create: bool = True) -> Iterator[PipelineTables]:
     with serving(answering(bodies)) as uri:
-        yield Lake(Connection(uri), "plant", create=create)
+        yield PipelineTables(Connection(uri), "plant", create=create)
 
 
 def of(**changes: Any) -> tuple[int, str]:
@@ -82,7 +82,7 @@ TABLES: dict[str, tuple[Bodies, str]] = {
 def test_what_is_no_table_that_can_be_used(found: str) -> None:
     """Whoever asks: a start, the first row, or `check`."""
     bodies, said = TABLES[found]
-    asks: list[Callable[[Lake], object]] = [
+    asks: list[Callable[[PipelineTables], object]] = [
         lambda lake: lake.find(NAME),
         lambda lake: lake.create(SPEC),
         lambda lake: lake.pin(NAME),
@@ -153,7 +153,7 @@ def test_a_namespace_that_may_not_be_made(status: int) -> None:
         plain = catalog.connect(Connection(uri))
         with pytest.raises(catalog.NamespaceRefused, match=r"namespace iot: .*; make it in the catalog, or allow it$"):
             catalog.ensure_namespace(plain, "iot")
-        lake = Lake(Connection(uri), "plant")
+        lake = PipelineTables(Connection(uri), "plant")
         for ask in (lambda: lake.ensure_namespace("iot"), lambda: lake.probe("iot").__enter__()):
             with pytest.raises(
                 SettingsRefused, match=r"iot.*; make it .*, or name another in `catalog\.namespace`$"
@@ -224,7 +224,7 @@ def test_who_makes_a_topic_ends_no_stream_that_may_not_make_its_table(
             begun.opened(as_effects(lake), MagicMock())
 
 
-def as_effects(lake: Lake) -> Effects:
+def as_effects(lake: PipelineTables) -> Effects:
     """Of a start that ends before its first batch."""
     found: Any = ChangesTables(lake)
     return cast("Effects", found)
@@ -251,7 +251,7 @@ def settings() -> Settings:
     )
 
 
-def tables(lake: Lake, template: str) -> StreamTables:
+def tables(lake: PipelineTables, template: str) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": template}]}
     return StreamTables(
         lake,

@@ -11,8 +11,8 @@ import pytest
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Range, SourceIdentity, Token
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, Tally
-from lakehouse_ingest.tables import Place
-from lakehouse_ingest.tables.batch_log import BatchRecord, Landed
+from lakehouse_ingest.tables import Position
+from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Effects
 
 AT = ("t", 0)
@@ -23,21 +23,21 @@ def written(counts: Mapping[str, int]) -> list[str]:
     """The kinds of rows that a second batch of ten offsets puts into the record, an hour before the next writing."""
     rows: list[str] = []
 
-    def append(place: Place, new: list[dict[str, Any]], *_: object) -> Place:
+    def append(place: Position, new: list[dict[str, Any]], *_: object) -> Position:
         rows.extend(row["kind"] for row in new)
         return place
 
-    place = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
+    place = Position("ns.batches", "ingest_plant_1", None, None, {}, known=True)
     effects = cast("Effects", SimpleNamespace(record=append, expire=lambda each: each))
     mark = Mark(START, SourceIdentity(), {AT: 0}, {AT: 0}, {AT: 0})
-    record = BatchRecord(effects, place, mark, "{}", 3600.0, {}, 1_000, 15)
+    record = BatchLog(effects, place, mark, "{}", 3600.0, {}, 1_000, 15)
     record.started(START)
     now = dt.datetime.now(dt.UTC)
     rows.clear()
-    record.add(Landed(replace(START, batch=0), Range({AT: 0}, {AT: 5}), now, Tally({AT: {LANDED: 5}}), {}, []))
+    record.add(LandedBatch(replace(START, batch=0), Range({AT: 0}, {AT: 5}), now, Tally({AT: {LANDED: 5}}), {}, []))
     assert rows == ["batch"], "the next start would not know that this one has landed anything"
     rows.clear()
-    record.add(Landed(replace(START, batch=1), Range({AT: 5}, {AT: 15}), now, Tally({AT: dict(counts)}), {}, []))
+    record.add(LandedBatch(replace(START, batch=1), Range({AT: 5}, {AT: 15}), now, Tally({AT: dict(counts)}), {}, []))
     assert record.complete == {AT: 15}
     return rows
 

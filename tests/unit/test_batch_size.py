@@ -2,24 +2,24 @@
 
 import pytest
 
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
-from lakehouse_ingest.tables import Place, batch_size
+from lakehouse_ingest.tables import Position, batch_size
 
 MOST = 1_000_000
 
 
-def left(said: str | None, *, batch: int) -> Place:
+def left(said: str | None, *, batch: int) -> Position:
     """The batch record after a start whose last commit was that of this batch; -1: it landed none."""
-    carried = {} if said is None else {f"{marks.SIZE}plant": said}
+    carried = {} if said is None else {f"{keys.SIZE}plant": said}
     mark = Mark(Token("plant", 1, 3, batch), SourceIdentity(), {}, {}, {})
-    return Place("ns.batches", "ingest_plant_4", 1, mark, carried, known=True)
+    return Position("ns.batches", "ingest_plant_4", 1, mark, carried, known=True)
 
 
 class TestFirstStart:
     def test_takes_all_that_a_batch_may_take(self) -> None:
-        nobody = Place("ns.batches", "ingest_plant_1", None, None, {}, known=True)
+        nobody = Position("ns.batches", "ingest_plant_1", None, None, {}, known=True)
         assert batch_size.of_start(nobody, "plant", MOST) == MOST
 
 

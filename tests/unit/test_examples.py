@@ -72,7 +72,7 @@ def test_the_example_of_the_catalog_package_runs(
     """As it stands, and prints what it says it does; only that the catalog is another one, and empty."""
     (program,) = (each for page in PAGES for each in page.blocks("python") if "from catalog import" in each)
     there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    monkeypatch.setattr(catalog, "connect", lambda _: catalog.Lake(there))
+    monkeypatch.setattr(catalog, "connect", lambda _: catalog.CatalogClient(there))
     made: dict[str, catalog.TableState] = {}
     exec(program, made)
     assert capsys.readouterr().out == "".join(f"{line}\n" for line in re.findall(r"^# (.*)", program, re.MULTILINE))

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.marks import MARK, Mark, Summary
+from lakehouse_ingest.ledger.keys import MARK
+from lakehouse_ingest.ledger.marks import Mark, Summary
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.tables.retention import FEWEST, ROOM, YOUNG, Retention, is_due, is_left_behind
 
@@ -137,8 +139,8 @@ def test_many_streams_and_tables_are_not_kept_as_often_as_there_are_snapshots(st
     for number in range(streams):
         heads = {f"lake.table_{number}_{table}": (number + 1, table * 31) for table in range(tables)}
         extra |= {
-            f"{ledger.HEADS}s{number}": ledger.heads_text(heads),
-            f"{ledger.SETTINGS}s{number}": "x" * 1_000,
+            f"{keys.HEADS}s{number}": ledger.heads_text(heads),
+            f"{keys.SETTINGS}s{number}": "x" * 1_000,
             f"{MARK}s{number}": ledger.encode(Mark(Token("s", 1, 9, 1), SourceIdentity(), offsets, offsets, offsets)),
         }
     one = sum(len(key) + len(text) for key, text in extra.items())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.errors import LedgerUnclear
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import FORMAT, Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 
@@ -43,7 +43,7 @@ def test_a_mark_made_to_explode_is_refused_before_it_does(which: str) -> None:
         with pytest.raises(LedgerUnclear, match="can't be read"):
             marks.decode(text)
         with pytest.raises(LedgerUnclear):
-            marks.heads([{f"{marks.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
+            marks.heads([{f"{keys.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -254,5 +254,5 @@ def test_who_asks_by_a_strange_name_is_told_where_names_are_added(watch: Watch) 
 
 @pytest.mark.parametrize("name", ["http://a.example", "a.example:80", "", "a b"])
 def test_hosts_are_names_alone(name: str) -> None:
-    with pytest.raises(ValueError, match="names of hosts"):
+    with pytest.raises(ValueError, match="host names"):
         HealthSettings(hosts=(name,))

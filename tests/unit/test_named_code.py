@@ -160,7 +160,10 @@ def test_every_verb_that_would_load_it_says_which_setting_and_where_it_came_from
     file.write_text('[[streams]]\ntopics = ["t"]\n[catalog.properties]\nprefix = "x"\n"py-io-impl" = "evil.FileIO"\n')
     said = command(verb, "--config", file, "--catalog-uri", "http://127.0.0.1:1")
     assert said.code == 2
-    assert "`catalog.properties.py-io-impl` (p.toml line 5) names code: settings may do so only with" in said.sentence
+    assert (
+        "`catalog.properties.py-io-impl` (p.toml line 5) names code: a settings file may do so only with"
+        in said.sentence
+    )
 
 
 def test_where_a_variable_names_it_the_variable_is_named(command: Command) -> None:

@@ -25,7 +25,7 @@ from lakehouse_ingest.operations.promote.json_values import (
     written,
 )
 from lakehouse_ingest.operations.promote.promotion import planned, promotion_of
-from lakehouse_ingest.tables import Column, Lake, Partition, TableState, arrow_type
+from lakehouse_ingest.tables import Column, Partition, PipelineTables, TableState, arrow_type
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -211,13 +211,13 @@ PARTED = TableState(
 def test_what_says_in_which_partition_a_row_lies_is_not_filled(path: tuple[str, ...]) -> None:
     """The row would stay in the partition of rows without a value, where nobody looks for it."""
     with pytest.raises(SettingsRefused, match=r"in which partition of ns\.t a row lies"):
-        planned(cast("Lake", None), PARTED, path, None, [])
+        planned(cast("PipelineTables", None), PARTED, path, None, [])
 
 
 def test_a_format_that_is_not_written_from_here_gets_no_empty_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ManyFiles, "find", lambda *_: replace(PARTED, format_version=3))
     with pytest.raises(SettingsRefused, match=r"ns\.t has format version 3"):
-        promotion_of(cast("Lake", ManyFiles()), PARTED.name, "level", None)
+        promotion_of(cast("PipelineTables", ManyFiles()), PARTED.name, "level", None)
 
 
 class ManyFiles:
@@ -240,7 +240,7 @@ def test_what_was_set_aside_is_looked_through_file_by_file() -> None:
     in_arrow = pa.total_allocated_bytes()
     try:
         for name, kind in (("level", "long"), ("long", "string")):
-            found = promotion_of(cast("Lake", ManyFiles()), PARTED.name, name, None)
+            found = promotion_of(cast("PipelineTables", ManyFiles()), PARTED.name, name, None)
             assert (found.rows, found.fitting, found.iceberg) == (10_000, 10_000, kind)
             assert pa.total_allocated_bytes() - in_arrow < 2 * size
         _, peak = tracemalloc.get_traced_memory()
@@ -250,11 +250,11 @@ def test_what_was_set_aside_is_looked_through_file_by_file() -> None:
 
 
 def test_a_neighbour_of_it_is() -> None:
-    assert planned(cast("Lake", None), PARTED, ("at", "note"), None, ["x"]).column == ("at", "note")
+    assert planned(cast("PipelineTables", None), PARTED, ("at", "note"), None, ["x"]).column == ("at", "note")
 
 
 def test_a_declared_range_holds_for_what_is_promoted_too() -> None:
-    new = planned(cast("Lake", None), PARTED, ("level",), "uint8", [5])
+    new = planned(cast("PipelineTables", None), PARTED, ("level",), "uint8", [5])
     there = replace(PARTED, columns=(*PARTED.columns, Column("level", "int", doc="declared uint8")))
-    for promotion in (new, planned(cast("Lake", None), there, ("level",), None, [])):
+    for promotion in (new, planned(cast("PipelineTables", None), there, ("level",), None, [])):
         assert [value for value in (-1, 0, 255, 256) if promotion.takes(value, arrow_type("int"))] == [0, 255]

@@ -6,7 +6,7 @@ from lakehouse_ingest.errors import SourceChanged, fitted
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Choice, Offsets, SourceIdentity, Token, begun_again
 from lakehouse_ingest.resume.blockers import ADVICE, SourceNow, of_source, of_tables
-from lakehouse_ingest.tables import Place, Registered
+from lakehouse_ingest.tables import Position, Registered
 
 IDS = {"t": "id-1", "u": "id-2"}
 NOW = SourceNow(
@@ -17,9 +17,11 @@ NOW = SourceNow(
 STAND = {("t", 0): 500, ("t", 1): 500, ("u", 0): 500}
 
 
-def place(done: Offsets, source: SourceIdentity = NOW.identity, *, generation: int = 1, table: str = "record") -> Place:
+def place(
+    done: Offsets, source: SourceIdentity = NOW.identity, *, generation: int = 1, table: str = "record"
+) -> Position:
     mark = Mark(Token("p", generation, 1, 1), source, {}, done, done)
-    return Place(table, "branch", 1, mark, {}, known=True, uuid="uuid")
+    return Position(table, "branch", 1, mark, {}, known=True, uuid="uuid")
 
 
 def test_where_all_is_as_it_was_nothing_is_asked() -> None:

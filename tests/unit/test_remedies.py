@@ -59,7 +59,7 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.TableMissing: TableChanged,
     catalog.NamespaceMissing: NeedsOperator,
     catalog.NamespaceRefused: NeedsOperator,  # at a start of the settings: see `tables`
-    catalog.Refused: NeedsOperator,
+    catalog.RequestRefused: NeedsOperator,
     catalog.CodeRefused: NeedsOperator,
     catalog.BranchesRefused: SettingsRefused,
     catalog.MetadataMissing: NeedsOperator,

@@ -100,7 +100,7 @@ def test_two_entries_that_lead_to_one_table_are_refused(
     template: str, entries: tuple[dict[str, list[str]], ...]
 ) -> None:
     """Each would land its rows as if it were alone with the table."""
-    assert f"should lead to a table of {template} by one entry" in refused(sharing(template, *entries))
+    assert f"should have one entry for the table {template}" in refused(sharing(template, *entries))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +234,20 @@ def test_an_unknown_key_is_refused_naming_the_nearest(tree: dict[str, Any], unkn
     assert refused({**ONE_TOPIC, **tree}) == f"unknown setting `{unknown}`; did you mean `{nearest}`?"
 
 
+def test_a_misspelled_section_is_named_before_what_it_left_missing() -> None:
+    assert refused({"stream": [{"topics": ["a"]}]}) == "unknown setting `stream`; did you mean `streams`?"
+
+
+def test_a_value_is_shown_as_it_was_written() -> None:
+    sentence = refused({**ONE_TOPIC, "source": {"security": {"mechanism": "aws_msk_iam"}}})
+    assert sentence.endswith("not 'aws_msk_iam'")
+
+
+def test_a_pattern_needs_a_name_and_says_why() -> None:
+    sentence = refused({"streams": [{"topic_pattern": "a.*"}]})
+    assert sentence == "the setting `name` is missing: with a `topic_pattern` the pipeline needs a name of its own"
+
+
 def test_an_unknown_key_that_is_near_nothing_is_refused_with_what_there_is() -> None:
     sentence = refused({**ONE_TOPIC, "retry": {"zzz": 1}})
     assert sentence == "unknown setting `retry.zzz`; known here: first, limit"
@@ -260,7 +274,7 @@ def test_an_unknown_variable_with_our_prefix_is_refused(variable: str, value: st
         (in_stream(every="99999999999h"), "streams.0.every", "duration such as 5s"),
         (in_stream(every=True), "streams.0.every", "duration such as 5s"),
         (in_stream(max_records=0), "streams.0.max_records", "greater than 0"),
-        (in_stream(max_records="many"), "streams.0.max_records", "integer"),
+        (in_stream(max_records="many"), "streams.0.max_records", "whole number"),
         (in_stream(format=""), "streams.0.format", "at least 1 character"),
         (in_table(target_file_size="12 furlongs"), "streams.0.tables.0.target_file_size", "size such as 128MiB"),
         (in_table(target_file_size="0"), "streams.0.tables.0.target_file_size", "size such as 128MiB"),
@@ -268,13 +282,13 @@ def test_an_unknown_variable_with_our_prefix_is_refused(variable: str, value: st
         (in_table(columns=[{"type": "int"}]), "streams.0.tables.0.columns.0.name", "is missing"),
         ({**ONE_TOPIC, "source": {"start": "now"}}, "source.start", "'earliest' or 'latest'"),
         ({**ONE_TOPIC, "catalog": {"namespace": "a b"}}, "catalog.namespace", "letters, digits and _"),
-        ({**ONE_TOPIC, "catalog": "http://x"}, "catalog", "valid dictionary"),
+        ({**ONE_TOPIC, "catalog": "http://x"}, "catalog", "section with settings"),
         ({**ONE_TOPIC, "name": "Plant 7"}, "name", "lower-case letters"),
-        ({"streams": [{"topics": "sensors"}]}, "streams.0.topics", "valid tuple"),
+        ({"streams": [{"topics": "sensors"}]}, "streams.0.topics", "a list, such as"),
         ({"name": "x", "streams": [{"topics": []}]}, "streams.0", "either `topics` or"),
         ({"streams": [{"every": "1s"}]}, "streams.0", "either `topics` or"),
-        ({"streams": {"topics": ["a"]}}, "streams", "valid tuple"),
-        ({"name": "x", "streams": [{"topics": ["a"]}, {"topics": ["b"]}]}, "streams", "a `name` each, but for one"),
+        ({"streams": {"topics": ["a"]}}, "streams", "a list, such as"),
+        ({"name": "x", "streams": [{"topics": ["a"]}, {"topics": ["b"]}]}, "streams", "each have a `name`, except one"),
         ({"name": "x", "streams": [{"name": "s", "topics": ["a"]}] * 2}, "streams", "s is there twice"),
         (
             {"name": "x", "streams": [{"topics": ["a"]}, {"name": "a", "topics": ["b"]}]},
@@ -440,12 +454,12 @@ def test_partitions_that_make_no_sense_are_refused(wrong: object) -> None:
         *((f"{start}x", "x", why) for start, why in NOT_TAKEN.items()),
         ("spark.sql.catalog.lake", "x", "the same catalog"),
         ("spark.sql.catalog.lake.cache-enabled", "true", "the same catalog"),
-        ("spark.sql.session.timeZone", "UTC, CET", "a time without a zone"),
+        ("spark.sql.session.timeZone", "UTC, CET", "a time without a zone is in UTC"),
     ],
 )
 def test_what_a_pipeline_relies_on_of_spark_is_not_for_its_settings(option: str, value: str, said: str) -> None:
     sentence = refused({**ONE_TOPIC, "spark": {"options": {option: value}}})
-    assert sentence.startswith(f"the setting `spark.options` should be without {option}")
+    assert sentence.startswith(f"the setting `spark.options` should not set {option}")
     assert said in sentence
     assert len(sentence) <= LONGEST
 

@@ -10,7 +10,7 @@ import yaml
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import Layer, Loaded, foreign, from_flags, load, load_settings, reference
-from lakehouse_ingest.settings.lines import of_toml, of_yaml
+from lakehouse_ingest.settings.line_numbers import of_toml, of_yaml
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s3cr3t-planted"

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
-from lakehouse_ingest.ledger.marks import SETTINGS, Mark, highest, to_summary
+from lakehouse_ingest.ledger.keys import SETTINGS
+from lakehouse_ingest.ledger.marks import Mark, highest, to_summary
 from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 from lakehouse_ingest.resume import shared_partitions
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.setting_changes import as_text
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.tables import Place
+from lakehouse_ingest.tables import Position
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
 
@@ -30,9 +31,9 @@ def carried(
     return {**to_summary(mark, {}), f"{SETTINGS}other": as_text(settings)}
 
 
-def place(name: str, summary: dict[str, str], own: Offsets | None = None) -> Place:
+def place(name: str, summary: dict[str, str], own: Offsets | None = None) -> Position:
     mark = Mark(Token("own", 1, 1, 1), IDENTITY, {}, own, own) if own is not None else None
-    return Place(name, "branch", 1, mark, summary, known=True)
+    return Position(name, "branch", 1, mark, summary, known=True)
 
 
 def taken(

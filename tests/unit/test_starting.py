@@ -16,7 +16,7 @@ from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept, refuse_
 from lakehouse_ingest.resume.setting_changes import as_text, compare, hash_of, meaning
 from lakehouse_ingest.resume.start_offsets import complete, same_tables, uncertain
 from lakehouse_ingest.settings import SourceSettings, load_settings
-from lakehouse_ingest.tables import Place, Registered
+from lakehouse_ingest.tables import Position, Registered
 
 IDENTITY = SourceIdentity("cluster-1", {"t": "id-1"})
 NOW = SourceNow(IDENTITY, {("t", 0): 0, ("t", 1): 0}, {("t", 0): 1000, ("t", 1): 1000})
@@ -34,16 +34,16 @@ def place(
     source: SourceIdentity = IDENTITY,
     known: bool = True,
     uuid: str = "",
-) -> Place:
+) -> Position:
     """A table that holds up to `following`; without one it has no mark of ours."""
     found = None
     if following is not None:
         found = Mark(Token("p", 1, 1, 1), source, {}, following, following if complete is None else complete)
-    return Place(table, "branch", 1, found, {}, known=known, uuid=uuid)
+    return Position(table, "branch", 1, found, {}, known=known, uuid=uuid)
 
 
 def begin(
-    record: Place, places: list[Place], now: SourceNow, start: object, seek: object = None, stated: object = None
+    record: Position, places: list[Position], now: SourceNow, start: object, seek: object = None, stated: object = None
 ) -> Offsets:
     """As a stream does it; at noon partition 0 stood at 600, and partition 1 has no record since."""
     settings = SourceSettings.model_validate({"start": start, "seek": seek or {}, "partitions": stated or {}})

@@ -10,7 +10,8 @@ import pytest
 
 from catalog import Snapshot
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
-from lakehouse_ingest.ledger.marks import SETTINGS, Mark, to_summary
+from lakehouse_ingest.ledger.keys import SETTINGS
+from lakehouse_ingest.ledger.marks import Mark, to_summary
 from lakehouse_ingest.pipeline import batch, reporting
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.one_start import refuse_recreated
@@ -19,7 +20,7 @@ from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.stages.accounting import LANDED, Tally
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Place, TableState
+from lakehouse_ingest.tables import Position, TableState
 from lakehouse_ingest.tables.effects import Landing, Unpublished
 from lakehouse_ingest.tables.publishing import OnBranch
 
@@ -74,7 +75,7 @@ def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, i
 
 # Of a state that somebody else has loaded: no catalog is asked.
 WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
-PLACE = Place(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
+PLACE = Position(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
 MARKED = to_summary(mark(UP_TO_NINE), {})
 BACK = to_summary(mark(UP_TO_FIVE, batch=-1), {})
 
@@ -155,7 +156,7 @@ def test_a_branch_that_somebody_drops_is_made_again_by_the_next_start() -> None:
 def test_a_landing_is_told_by_its_own_commit() -> None:
     """Main may be another pipeline's by the time that ours has expired what is old."""
     ours, theirs = (
-        Place(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main) for main in (1, 2)
+        Position(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main) for main in (1, 2)
     )
     effects = SimpleNamespace(publish=lambda _: ours, expire=lambda _: theirs)
     opened, stream, watch, reports, refuse, threads = (MagicMock() for _ in range(6))

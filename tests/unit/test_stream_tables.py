@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from lakehouse_ingest.errors import TryAgain
+from lakehouse_ingest.ledger.keys import TYPE
 from lakehouse_ingest.pipeline import split_by_table
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.records import Reason
@@ -15,7 +16,7 @@ from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages.formats import json_object
 from lakehouse_ingest.stages.routing import Route
-from lakehouse_ingest.tables import TYPE, Column, Lake, Place, Registered, TableState, stream_tables
+from lakehouse_ingest.tables import Column, PipelineTables, Position, Registered, TableState, stream_tables
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
 from lakehouse_ingest.tables.table_keeper import TableKeeper
@@ -151,9 +152,9 @@ def test_a_table_is_registered_before_the_one_pass_that_writes(monkeypatch: pyte
     """One that is there and empty at the first start needs no look; the batch record has to know of it all the same."""
     told: list[dict[str, Registered]] = []
     lake = cast("Any", MagicMock(tell=lambda _, properties: told.append(properties)))
-    lake.register = partial(Lake.register, lake)
+    lake.register = partial(PipelineTables.register, lake)
     tables = fed_from(register=lake.register)
-    place = Place("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
+    place = Position("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
     keeper = TableKeeper(
         lake, lake, place.table, TableSettings(), json_object, 1, MagicMock(), landing=Landing(place, FileOptions())
     )

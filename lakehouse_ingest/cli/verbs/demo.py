@@ -38,7 +38,7 @@ from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, load_settings
 from lakehouse_ingest.stages.sources import Source, of_stream
-from lakehouse_ingest.tables import Connection, Lake
+from lakehouse_ingest.tables import Connection, PipelineTables
 from lakehouse_ingest.tables.clients import embedded_token
 
 RATE, RATE_KEPT = 800, 50  # events a second
@@ -136,7 +136,7 @@ class Interrupted(LakehouseError):
 
 
 @dataclass(frozen=True)
-class Place:
+class DemoFolder:
     """What the demo stands on."""
 
     folder: Path
@@ -214,7 +214,7 @@ def _fetch(console: Terminal, jars: Path | None) -> None:
         ensure(kind)
 
 
-def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
+def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> DemoFolder:
     warehouse = folder / "warehouse"
     servers = (EmbeddedBroker(folder / ".lakehouse-broker", jars=jars), EmbeddedCatalog(warehouse, jars=jars))
     for server in servers:  # each is ended, whatever becomes of the other
@@ -224,7 +224,7 @@ def _prepared(folder: Path, jars: Path | None, stack: ExitStack) -> Place:
     create_topic(brokers, TOPIC)
     settings = load_settings(_settings_file(folder, warehouse, brokers), _here(uri), environment={})
     token = embedded_token(settings.catalog, uri)
-    return Place(folder, warehouse, brokers, uri, token, settings, of_stream(settings.source, settings.streams[0]))
+    return DemoFolder(folder, warehouse, brokers, uri, token, settings, of_stream(settings.source, settings.streams[0]))
 
 
 def _ends(source: Source) -> Offsets:
@@ -256,7 +256,7 @@ def _here(uri: str) -> dict[str, Any]:
     }
 
 
-def _plant(here: Place, screen: Screen, begins: Offsets, seconds: float) -> Plant:
+def _plant(here: DemoFolder, screen: Screen, begins: Offsets, seconds: float) -> Plant:
     """Alarms say what they have said in earlier runs, and from the middle on something new."""
     lake = _lake(here)
     state = lake.find(ALARMS)
@@ -296,7 +296,7 @@ def _ingesting(running: Running, screen: Screen) -> Iterator[Future[None]]:
 
 
 def _through(
-    here: Place, plant: Plant, screen: Screen, wait: Callable[[Callable[[], bool]], None]
+    here: DemoFolder, plant: Plant, screen: Screen, wait: Callable[[Callable[[], bool]], None]
 ) -> tuple[Offsets, dict[str, float]]:
     """To the end of producing and of landing it; the topic's ends, and how long it took."""
     began, held = screen.elapsed, _complete(here)
@@ -329,11 +329,11 @@ def _watch(running: Running, work: Future[None], screen: Screen, until: Callable
         screen.line()
 
 
-def _lake(here: Place) -> Lake:
-    return Lake(Connection(here.uri, token=here.token), NAMESPACE)
+def _lake(here: DemoFolder) -> PipelineTables:
+    return PipelineTables(Connection(here.uri, token=here.token), NAMESPACE)
 
 
-def _complete(here: Place) -> Offsets:
+def _complete(here: DemoFolder) -> Offsets:
     """How far all tables are, from the catalog: what any next start would begin with."""
     state = _lake(here).find(BATCHES)
     summaries = (snapshot.summary for snapshot in state.ancestors()) if state else ()
@@ -345,7 +345,7 @@ def _reached(complete: Offsets, ends: Offsets) -> bool:
     return all(complete.get(at, 0) >= end for at, end in ends.items())
 
 
-def _run(here: Place, plant: Plant, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]) -> Run:
+def _run(here: DemoFolder, plant: Plant, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]) -> Run:
     return Run(
         folder=here.folder,
         warehouse=here.warehouse,
@@ -370,7 +370,7 @@ def _report(console: Terminal, run: Run) -> None:
         raise DoesNotAddUp(f"the counts do not add up: {'; '.join(wrong)} (see {written})")
 
 
-def _stay(running: Running, work: Future[None], screen: Screen, here: Place, before: Plant) -> None:
+def _stay(running: Running, work: Future[None], screen: Screen, here: DemoFolder, before: Plant) -> None:
     """Until Ctrl-C."""
     said = KEPT_RUNNING.format(
         rate=RATE_KEPT,

@@ -7,7 +7,7 @@ from pathlib import Path
 from lakehouse_ingest.environment.terminal import say
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Lake, LiveFile
+from lakehouse_ingest.tables import LiveFile, PipelineTables
 from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
@@ -28,7 +28,7 @@ def files(
     if snapshot is not None and table is None:
         raise SettingsRefused("a snapshot is one of a single table: name the table")
     with catalog_at(settings, jars) as uri:
-        lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.name)
+        lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), settings.name)
         namespace = settings.catalog.namespace
         names = lake.names_in(namespace) if table is None else [table if "." in table else f"{namespace}.{table}"]
         unread: list[LakehouseError] = []
@@ -46,7 +46,7 @@ def files(
 
 
 def listed(
-    lake: Lake, tables: list[str], snapshot: int | None = None, *, deletes: bool = False
+    lake: PipelineTables, tables: list[str], snapshot: int | None = None, *, deletes: bool = False
 ) -> Iterator[tuple[str, LiveFile]]:
     for table in tables:
         for file in lake.live_files(table, snapshot, deletes=deletes):

@@ -1,4 +1,4 @@
-"""`lakehouse-ingest settings`: what there is to set, or what is in force and where each value came from."""
+"""`lakehouse-ingest settings`: all settings, or those in force and where each value came from."""
 
 import json
 from typing import Literal
@@ -7,21 +7,25 @@ from rich.padding import Padding
 from rich.text import Text
 
 from lakehouse_ingest.environment.terminal import Terminal, say
-from lakehouse_ingest.settings import Loaded, reference
+from lakehouse_ingest.settings import Loaded, json_schema, reference
 
 NOTES = """
-In a file: see lakehouse-ingest settings --example toml (or yaml); several streams and tables are lists.
-In the environment: LAKEHOUSE_INGEST_CATALOG__URI is catalog.uri; lists and tables are written as YAML.
-A secret may stand in a file: token = { file = "/run/secrets/token" }, or …__TOKEN__FILE in the environment.
-The command line goes over the environment, the environment over the file."""
+File: lakehouse-ingest settings --example toml (or yaml) prints one. Streams and tables are lists.
+Environment: LAKEHOUSE_INGEST_CATALOG__URI is catalog.uri. Lists and tables are written as YAML.
+Secrets: a value may be read from a file, as token = { file = "/run/secrets/token" } or as …__TOKEN__FILE.
+Precedence: the command line before the environment, the environment before the file."""
 
 
 def example(form: Literal["toml", "yaml"]) -> None:
     say(reference.example(form), nl=False)
 
 
+def schema() -> None:
+    say(json.dumps(json_schema.schema(), indent=2, ensure_ascii=False))
+
+
 def show_reference(*, as_json: bool) -> None:
-    """Read off the models, so that it can't be out of date."""
+    """All settings with their kind, default and meaning."""
     found = [entry for entry in reference.entries() if not entry.model]
     if as_json:
         say(

@@ -11,7 +11,8 @@ from lakehouse_ingest.environment.jars import ensure
 from lakehouse_ingest.environment.proxies import s3_properties
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
-from lakehouse_ingest.settings.values import given, revealed
+from lakehouse_ingest.settings.field_types import given
+from lakehouse_ingest.settings.secret_words import revealed
 
 # AWS's client needs a region; a store that is not AWS does not ask for one.
 ANY_REGION = "us-east-1"

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from lakehouse_ingest.environment.storage.s3 import ANY_REGION, BY_CODE
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import S3Settings
-from lakehouse_ingest.settings.values import revealed
+from lakehouse_ingest.settings.secret_words import revealed
 
 PATIENCE_S = 10
 BODY = b"lakehouse-ingest check"

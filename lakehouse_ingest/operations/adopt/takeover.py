@@ -15,14 +15,14 @@ from lakehouse_ingest.operations.adopt.summaries import Traces, Writer, together
 from lakehouse_ingest.operations.proposal import Proposal
 from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition
 from lakehouse_ingest.resume import decision
-from lakehouse_ingest.resume.decision import Decision, Kind
+from lakehouse_ingest.resume.decision import Decision, DecisionKind
 from lakehouse_ingest.resume.new_topics import beginning
 from lakehouse_ingest.schema import existing, layout, names
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Lake, Registered, TableState
+from lakehouse_ingest.tables import PipelineTables, Registered, TableState
 from lakehouse_ingest.tables.batch_log import record_spec
 from lakehouse_ingest.tables.clients import connection_of
 
@@ -71,7 +71,7 @@ class Adoption:
     """One stream: where it would go on, and in which tables."""
 
     identity: str
-    lake: Lake
+    lake: PipelineTables
     batch_log: str  # its name
     source: Source
     logs: SourceIdentity
@@ -126,7 +126,7 @@ def look_for_traces(settings: Settings, uri: str) -> Proposal[dict[str, str]]:
     """By table: what its snapshots say about the writer that has fed it, and which origin may fit."""
     found: dict[str, str] = {}
     for stream in settings.streams:
-        lake = Lake(connection_of(settings.catalog, settings.s3, uri), settings.identity_of(stream))
+        lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), settings.identity_of(stream))
         topics = [*sources.of_stream(settings.source, stream).identity().topics]
         for each in _tables_of(lake, stream, settings.catalog.namespace, topics):
             found[each.name] = _advice(each.name, each.left) if each.state else f"{each.name} is not there"
@@ -167,7 +167,7 @@ def _adoptions(settings: Settings, uri: str, option: OriginOption) -> list[Adopt
 
 def _adoption_of(settings: Settings, stream: StreamSettings, uri: str) -> Adoption:
     identity, catalog = settings.identity_of(stream), settings.catalog
-    lake = Lake(connection_of(catalog, settings.s3, uri), identity, catalog.publish, create=catalog.create)
+    lake = PipelineTables(connection_of(catalog, settings.s3, uri), identity, catalog.publish, create=catalog.create)
     source = sources.of_stream(settings.source, stream)
     logs = source.identity()
     low, high = source.bounds()
@@ -176,7 +176,9 @@ def _adoption_of(settings: Settings, stream: StreamSettings, uri: str) -> Adopti
     return Adoption(identity, lake, batch_log, source, logs, low, high, tables)
 
 
-def _tables_of(lake: Lake, stream: StreamSettings, namespace: str, topics: Sequence[str]) -> Iterator[AdoptedTable]:
+def _tables_of(
+    lake: PipelineTables, stream: StreamSettings, namespace: str, topics: Sequence[str]
+) -> Iterator[AdoptedTable]:
     """The tables whose names the settings give. A table named after a type is found by its first record only."""
     known: set[str] = set()
     for entry in stream.tables:
@@ -301,7 +303,7 @@ def _applied(settings: Settings, adoption: Adoption) -> Adoption:
     lake.create(record_spec(batch_log, FileOptions()))
     there = {each.name: Registered(each.state.uuid, each.topic) for each in adoption.tables if each.state}
     taken = Decision(
-        kind=Kind.ADOPT,
+        kind=DecisionKind.ADOPT,
         pipeline=adoption.identity,
         generation=1,
         source=adoption.logs,

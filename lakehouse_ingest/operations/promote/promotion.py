@@ -28,7 +28,7 @@ from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.schema.columns import ColumnPlan, declared, from_table
 from lakehouse_ingest.schema.names import told_apart
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, Lake, TableState, arrow_type, fields_of
+from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, PipelineTables, TableState, arrow_type, fields_of
 from lakehouse_ingest.tables.clients import connection_of
 
 HOW = "Give --yes to do it."
@@ -40,7 +40,7 @@ SHOWN = 10
 class Promotion:
     """One field of one table."""
 
-    lake: Lake
+    lake: PipelineTables
     table: str
     path: tuple[str, ...]  # of the field, in `_rescued`
     column: tuple[str, ...]  # and of its column
@@ -63,7 +63,7 @@ class Promotion:
 def look(settings: Settings, uri: str, *, table: str, name: str, kind: str | None) -> Proposal[Promotion]:
     """`uri`: of the catalog; `name`: of the field; `kind`: the type of a new column, or None for that of its values."""
     connection = connection_of(settings.catalog, settings.s3, uri)
-    lake = Lake(connection, settings.identity_of(settings.streams[0]), settings.catalog.publish)
+    lake = PipelineTables(connection, settings.identity_of(settings.streams[0]), settings.catalog.publish)
     full = table if "." in table else f"{settings.catalog.namespace}.{table}"
     promotion = promotion_of(lake, full, name, kind)
     return Proposal(promotion, says=HOW, apply=lambda: Proposal(_applied(promotion)))
@@ -72,7 +72,7 @@ def look(settings: Settings, uri: str, *, table: str, name: str, kind: str | Non
 # -- what it would become ---------------------------------------------------------------------------------
 
 
-def promotion_of(lake: Lake, table: str, name: str, kind: str | None) -> Promotion:
+def promotion_of(lake: PipelineTables, table: str, name: str, kind: str | None) -> Promotion:
     state = lake.find(table)
     if state is None:
         raise SettingsRefused(f"there is no table {table}: --table names one of `catalog.namespace`, or namespace.name")
@@ -95,17 +95,19 @@ def promotion_of(lake: Lake, table: str, name: str, kind: str | None) -> Promoti
     return replace(promotion, rows=counted.total(), fitting=counted[True])
 
 
-def _rescued(lake: Lake, table: str) -> Iterator[dict[str, str]]:
+def _rescued(lake: PipelineTables, table: str) -> Iterator[dict[str, str]]:
     """The rescued fields of each row. They are read again each time, so that no more than one file is in memory."""
     for rows in lake.rows_with(table, [RESCUED], RESCUED):
         yield from (parts_of(text.as_py()) for text in rows[RESCUED])
 
 
-def _values(lake: Lake, table: str, path: Sequence[str]) -> Iterator[Any]:
+def _values(lake: PipelineTables, table: str, path: Sequence[str]) -> Iterator[Any]:
     return (found for parts in _rescued(lake, table) if (found := _value(parts, path)) is not None)
 
 
-def planned(lake: Lake, state: TableState, path: tuple[str, ...], kind: str | None, values: Iterable[Any]) -> Promotion:
+def planned(
+    lake: PipelineTables, state: TableState, path: tuple[str, ...], kind: str | None, values: Iterable[Any]
+) -> Promotion:
     columns = [from_table(each.name, each.type, each.doc, required=each.required) for each in state.columns]
     root = next((each for each in columns if each.field == path[0]), None)
     if root is None and len(path) > 1:

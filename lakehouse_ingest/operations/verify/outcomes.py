@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.marks import PREFIX, Mark
+from lakehouse_ingest.ledger.keys import TOKEN
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.operations.verify.findings import FindingKind, Findings
 from lakehouse_ingest.operations.verify.missing_ranges import (
     Acknowledgements,
@@ -54,7 +55,7 @@ class CommitHistory:
             main = {each.id for each in pinned.state.ancestors()}
             for each in pinned.state.snapshots.values():
                 mark = marks.from_summary(each.summary, self._pipeline)
-                if mark and each.summary.get(f"{PREFIX}token") == str(mark.token):
+                if mark and each.summary.get(TOKEN) == str(mark.token):
                     found.append((pinned.state.name, each.id, each.id in main, mark))
         return found
 
@@ -65,7 +66,7 @@ class CommitHistory:
             (pinned.state.name, each.id)
             for pinned in self._tables
             for each in pinned.state.ancestors()
-            if each.summary.get("operation") in ("delete", "overwrite") and f"{PREFIX}token" not in each.summary
+            if each.summary.get("operation") in ("delete", "overwrite") and TOKEN not in each.summary
         ]
 
 

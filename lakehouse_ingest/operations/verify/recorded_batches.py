@@ -11,7 +11,7 @@ from lakehouse_ingest.operations.verify.findings import FindingKind, Findings
 from lakehouse_ingest.operations.verify.missing_ranges import MissingRange, RangesByPartition
 from lakehouse_ingest.operations.verify.offset_sets import Run
 from lakehouse_ingest.records import Offsets, TopicPartition
-from lakehouse_ingest.tables import FileMissing, Lake, Pinned
+from lakehouse_ingest.tables import FileMissing, Pinned, PipelineTables
 
 COLUMNS = ("pipeline", "kind", "token", "table", "rows", "snapshot_id", "partitions", "reasons", "note")
 OUTCOMES = ("landed", "dead", "filtered", "discarded", "trimmed")
@@ -85,7 +85,7 @@ class BatchLogReader:
 
     def __init__(
         self,
-        lake: Lake,
+        lake: PipelineTables,
         batch_log: Pinned,
         pipeline: str,
         findings: Findings,
@@ -206,13 +206,15 @@ class BatchLogReader:
         )
 
 
-def rows_of(lake: Lake, batch_log: Pinned, pipeline: str) -> Iterator[dict[str, Any]]:
+def rows_of(lake: PipelineTables, batch_log: Pinned, pipeline: str) -> Iterator[dict[str, Any]]:
     for file in lake.files_of(batch_log, ()):
         for batch in lake.batches_of(batch_log, file, COLUMNS):
             yield from (row for row in batch.to_pylist() if row["pipeline"] == pipeline)
 
 
-def ranges_committed_to(lake: Lake, batch_log: Pinned, pipeline: str, table: str) -> dict[TopicPartition, list[Run]]:
+def ranges_committed_to(
+    lake: PipelineTables, batch_log: Pinned, pipeline: str, table: str
+) -> dict[TopicPartition, list[Run]]:
     """The ranges of the batches that committed rows to a table, which may be gone by now.
 
     Batches that trimmed records count as well: the batch log does not say in which table the trimmed records were.

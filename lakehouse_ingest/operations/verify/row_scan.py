@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakehouse_ingest.errors import NeedsOperator
 from lakehouse_ingest.operations.verify.offset_sets import OffsetSets, Run
 from lakehouse_ingest.records import SOURCE, Offsets, TopicPartition
-from lakehouse_ingest.tables import FileMissing, HeadFile, Lake, Pinned
+from lakehouse_ingest.tables import FileMissing, HeadFile, Pinned, PipelineTables
 
 TOPIC, PARTITION, OFFSET, INDEX, LOG = COORDINATES = tuple(
     f"{SOURCE}.{name}" for name in ("topic", "partition", "offset", "index", "log")
@@ -65,7 +65,7 @@ class ScanScope:
 class RowScan:
     """One pass over all tables, file by file, several files at once."""
 
-    lake: Lake
+    lake: PipelineTables
     tables: Sequence[ScannedTable]
     scope: ScanScope
     held: OffsetSets = field(default_factory=OffsetSets)

@@ -22,7 +22,7 @@ from lakehouse_ingest.operations.verify.source_lookup import OpenSource, SourceL
 from lakehouse_ingest.operations.verify.stream_marks import StreamMarks
 from lakehouse_ingest.operations.verify.table_heads import HeadInspector, TableNames, heads
 from lakehouse_ingest.records import Offsets, TopicPartition
-from lakehouse_ingest.tables import FileMissing, Lake
+from lakehouse_ingest.tables import FileMissing, PipelineTables
 
 MOST_RUNS = 10_000  # of duplicates in one partition that are reported
 
@@ -41,7 +41,7 @@ class Verification:
 
 
 def verify_stream(
-    lake: Lake, pipeline: str, names: TableNames, open_source: OpenSource, *, filters: bool
+    lake: PipelineTables, pipeline: str, names: TableNames, open_source: OpenSource, *, filters: bool
 ) -> Verification | None:
     """None if this stream has left no mark. `filters`: whether the settings leave records out on purpose."""
     first = StreamMarks.of(heads(lake, names), pipeline)
@@ -58,7 +58,7 @@ def verify_stream(
 class StreamVerifier:
     """Puts the rows, the batch log and the source side by side."""
 
-    lake: Lake
+    lake: PipelineTables
     pipeline: str
     complete: Offsets
     marks: StreamMarks

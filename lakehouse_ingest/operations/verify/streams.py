@@ -14,7 +14,7 @@ from lakehouse_ingest.operations.verify.table_heads import TableNames
 from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Lake
+from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.clients import connection_of
 
@@ -63,13 +63,13 @@ def _verified(settings: Settings, stream: StreamSettings, uri: str) -> Verified:
     return Verified(stream.known_as, found.verdict if found else None)
 
 
-def verification_of(settings: Settings, stream: StreamSettings, uri: str) -> tuple[Lake, Verification | None]:
+def verification_of(settings: Settings, stream: StreamSettings, uri: str) -> tuple[PipelineTables, Verification | None]:
     """None if the catalog knows nothing of the stream."""
     identity, namespace = settings.identity_of(stream), settings.catalog.namespace
     names = TableNames(
         namespace, f"{namespace}.{settings.ledger.batch_table}", f"{namespace}.{settings.dead_letters.table}"
     )
-    lake = Lake(connection_of(settings.catalog, settings.s3, uri), identity)
+    lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), identity)
     found = verify_stream(
         lake,
         identity,

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from lakehouse_ingest.errors import NeedsOperator
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.marks import MARK, PREFIX
+from lakehouse_ingest.ledger.keys import MARK, TOKEN
 from lakehouse_ingest.operations.verify.findings import FindingKind, Findings
 from lakehouse_ingest.operations.verify.row_scan import AT_ONCE, BOUNDS, ScannedTable
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.tables import FileMissing, HeadFile, Known, Lake, Pinned, Registered
+from lakehouse_ingest.tables import FileMissing, HeadFile, Known, Pinned, PipelineTables, Registered
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TableHeads:
         return [each for each in self.tables.values() if each]
 
 
-def heads(lake: Lake, names: TableNames) -> TableHeads:
+def heads(lake: PipelineTables, names: TableNames) -> TableHeads:
     """The tables that the batch log has registered. If it is gone: all tables with a mark of this stream."""
     batch_log = lake.pin(names.batch_log)
     known = Known(lake.registered(names.batch_log) if batch_log else {})
@@ -51,7 +51,7 @@ def heads(lake: Lake, names: TableNames) -> TableHeads:
 class HeadInspector:
     """Looks at one set of heads, and adds what is wrong with them to the findings."""
 
-    lake: Lake
+    lake: PipelineTables
     pipeline: str
     names: TableNames
     heads: TableHeads
@@ -92,7 +92,7 @@ class HeadInspector:
         own: list[HeadFile] = []
         others: list[HeadFile] = []
         for file in files:
-            token = snapshots[file.snapshot].summary.get(f"{PREFIX}token", "") if file.snapshot in snapshots else ""
+            token = snapshots[file.snapshot].summary.get(TOKEN, "") if file.snapshot in snapshots else ""
             (own if not token or token.rsplit("/", 3)[0] == self.pipeline else others).append(file)
         with ThreadPoolExecutor(AT_ONCE) as threads:
             there = threads.map(lambda file: self.lake.has_file(pinned, file.path), others)

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from lakehouse_ingest import plugins
-from lakehouse_ingest.schema.columns import ColumnPlan, Refused
+from lakehouse_ingest.schema.columns import ColumnPlan, RefusedField
 
 FORMATS = {"json": "lakehouse_ingest.stages.formats.json_object"}
 GROUP = "lakehouse_ingest.formats"
@@ -21,7 +21,7 @@ GROUP = "lakehouse_ingest.formats"
 class Format(Protocol):
     """Frame in, frame out, in native columns; the record's bytes are `_record.value`."""
 
-    def decode(self, rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Refused] = ()) -> DataFrame:
+    def decode(self, rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = ()) -> DataFrame:
         """`_record` as it was; `_fault`, unless there is one already, with a reason of `records.Reason`; and `_data`:
         a struct of the columns' fields, each in its column's `wire` type; beside a fault it means nothing.
 

@@ -35,7 +35,7 @@ from pyspark.sql import types as T
 from lakehouse_ingest.environment.spark_names import quoted
 from lakehouse_ingest.records import DATA, FAULT, MISFIT, RAW, RECORD, Reason
 from lakehouse_ingest.schema.column_types import DEEPEST
-from lakehouse_ingest.schema.columns import ColumnPlan, Refused
+from lakehouse_ingest.schema.columns import ColumnPlan, RefusedField
 from lakehouse_ingest.stages.faults import faulty, misfit_told, worded
 from lakehouse_ingest.stages.shaping import USUAL_SHARE, is_date, is_time
 
@@ -61,7 +61,7 @@ FOLLOWED = "something follows the JSON object"
 NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
 
 
-def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Refused] = ()) -> DataFrame:
+def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = ()) -> DataFrame:
     """Adds the decoded fields, or a fault; one for each record with a value in a field that is refused."""
     parsed, one, fault = _parsed(rows, columns)
     checks = [_no_decimal(one[column.field], column) for column in columns if is_decimal(column)]
@@ -268,7 +268,7 @@ def _first_of(misfits: Column) -> Column:
     )
 
 
-def _no_column(text: Column, refused: Sequence[Refused]) -> Column:
+def _no_column(text: Column, refused: Sequence[RefusedField]) -> Column:
     """Read again for this alone, and only in batches that bring such a field."""
     groups: dict[tuple[tuple[str | None, ...], str], list[str]] = defaultdict(list)
     for each in refused:

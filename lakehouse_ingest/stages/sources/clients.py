@@ -4,8 +4,9 @@ import re
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.settings.field_types import given
 from lakehouse_ingest.settings.models import SecuritySettings
-from lakehouse_ingest.settings.values import given, revealed
+from lakehouse_ingest.settings.secret_words import revealed
 from lakehouse_ingest.stages.sources.client_options import sorted_out
 
 # A string of Java's StreamTokenizer, which reads a JAAS configuration, ends at a quote or a line's end.

@@ -11,10 +11,10 @@ import pyiceberg
 import pytest
 from pyiceberg.table.locations import SimpleLocationProvider, load_location_provider
 
-from catalog import CodeRefused, Connection, Lake, connect, load, load_for_engines
+from catalog import CatalogClient, CodeRefused, Connection, connect, load, load_for_engines
 from catalog.class_names import JAVA, LOCATION_PROVIDER, PYTHON
 from lakehouse_ingest.errors import LONGEST, NeedsOperator
-from lakehouse_ingest.tables import Lake as OurLake
+from lakehouse_ingest.tables import PipelineTables
 from tests.unit.catalog_package.test_errors import METADATA, serving
 
 NAME = "iot.sensors"
@@ -56,7 +56,7 @@ def served(properties: Mapping[str, str] | None = None, **given: Mapping[str, An
 
 
 @contextmanager
-def opened(uri: str, **properties: str) -> Iterator[Lake]:
+def opened(uri: str, **properties: str) -> Iterator[CatalogClient]:
     lake = connect(Connection(uri, properties=properties))
     try:
         yield lake
@@ -130,7 +130,7 @@ class TestConfig:
             with pytest.raises(CodeRefused, match=f"/v1/config sets {key} to '{FOREIGN}'"), opened(uri):
                 pass
             with pytest.raises(NeedsOperator, match="; unset it, or say the same") as told:
-                OurLake(Connection(uri), "plant")
+                PipelineTables(Connection(uri), "plant")
             assert len(str(told.value)) <= LONGEST
             with opened(uri, **{key: FOREIGN}):
                 pass

@@ -10,11 +10,11 @@ from pyiceberg.table import CommitTableResponse, Table
 from catalog import (
     BranchesRefused,
     BranchExists,
+    CatalogClient,
     Column,
     Conflict,
-    Lake,
     OutcomeUnknown,
-    Refused,
+    RequestRefused,
     TableSpec,
     TableState,
     Unreachable,
@@ -31,9 +31,9 @@ NAME = "ns.t"
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(tmp_path: Path) -> Iterator[CatalogClient]:
     there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    lake = Lake(there)
+    lake = CatalogClient(there)
     ensure_namespace(lake, "ns")
     create_table(lake, TableSpec(NAME, (Column("n", "long"),)))
     yield lake
@@ -61,7 +61,9 @@ def on_main(state: TableState, ours: Collection[int]) -> bool:
     return state.main in ours
 
 
-def failing(lake: Lake, monkeypatch: pytest.MonkeyPatch, *failures: Exception, heard: bool = False) -> list[Exception]:
+def failing(
+    lake: CatalogClient, monkeypatch: pytest.MonkeyPatch, *failures: Exception, heard: bool = False
+) -> list[Exception]:
     """The first commits fail like this, whether they took effect or not."""
     commit: Callable[..., CommitTableResponse] = lake.pyiceberg.commit_table
     left = list(failures)
@@ -78,14 +80,14 @@ def failing(lake: Lake, monkeypatch: pytest.MonkeyPatch, *failures: Exception, h
 
 
 class TestCommitLoop:
-    def test_sends_nothing_if_nothing_is_left_to_do(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_sends_nothing_if_nothing_is_left_to_do(self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch) -> None:
         commit_loop(lake, NAME, "testing", property_set)
-        failing(lake, monkeypatch, Refused("it must not be sent"))
+        failing(lake, monkeypatch, RequestRefused("it must not be sent"))
         assert commit_loop(lake, NAME, "testing", property_set).properties["a"] == "b"
 
     @pytest.mark.parametrize("failure", [Conflict("main has moved"), OutcomeUnknown("no answer")])
     def test_tries_again_after_a_refusal_and_after_a_lost_request(
-        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, failure: Exception
+        self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch, failure: Exception
     ) -> None:
         left = failing(lake, monkeypatch, failure, failure)
         state = commit_loop(lake, NAME, "testing", appended, on_main)
@@ -94,14 +96,16 @@ class TestCommitLoop:
 
     @pytest.mark.parametrize("failure", [Conflict("main has moved"), OutcomeUnknown("no answer")])
     def test_does_nothing_twice_if_the_failed_commit_took_effect(
-        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, failure: Exception
+        self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch, failure: Exception
     ) -> None:
         """Also after a refusal: a proxy that repeats a request passes on the refusal of the second one."""
         failing(lake, monkeypatch, failure, heard=True)
         state = commit_loop(lake, NAME, "testing", appended, on_main)
         assert [each.id for each in load(lake, NAME).ancestors()] == [state.main]
 
-    def test_raises_the_last_failure_after_all_tries(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_raises_the_last_failure_after_all_tries(
+        self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         last = OutcomeUnknown("the last")
         told: list[tuple[int, str]] = []
         left = failing(lake, monkeypatch, Conflict("the first"), OutcomeUnknown("the second"), last)
@@ -120,7 +124,7 @@ class TestCommitLoop:
         assert told == [(1, "the first"), (2, "the second")]
 
     @pytest.mark.parametrize("failure", [Conflict("not ours any more"), Unreachable("no store"), ValueError("wrong")])
-    def test_ends_with_what_the_attempt_raises(self, lake: Lake, failure: Exception) -> None:
+    def test_ends_with_what_the_attempt_raises(self, lake: CatalogClient, failure: Exception) -> None:
         tried: list[int] = []
 
         def attempt(_table: Table, _state: TableState) -> ProposedCommit:
@@ -131,7 +135,7 @@ class TestCommitLoop:
             commit_loop(lake, NAME, "testing", attempt)
         assert (found.value, len(tried)) == (failure, 1)
 
-    def test_tries_again_if_the_attempt_says_so(self, lake: Lake) -> None:
+    def test_tries_again_if_the_attempt_says_so(self, lake: CatalogClient) -> None:
         moved = [LookAgain(Conflict("the files are gone, for main has moved"))]
 
         def attempt(table: Table, state: TableState) -> ProposedCommit:
@@ -141,7 +145,7 @@ class TestCommitLoop:
 
         assert commit_loop(lake, NAME, "testing", attempt, on_main).main
 
-    def test_ends_with_what_the_listener_raises(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_ends_with_what_the_listener_raises(self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch) -> None:
         left = failing(lake, monkeypatch, Conflict("the first"), Conflict("the second"))
 
         def enough(_attempt: int, failure: Exception) -> None:
@@ -151,8 +155,8 @@ class TestCommitLoop:
             commit_loop(lake, NAME, "testing", appended, on_main, refused=enough)
         assert len(left) == 1
 
-    def test_names_a_refusal_as_the_proposal_does(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-        failing(lake, monkeypatch, Refused("only main"), Refused("only main"))
+    def test_names_a_refusal_as_the_proposal_does(self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        failing(lake, monkeypatch, RequestRefused("only main"), RequestRefused("only main"))
         with pytest.raises(BranchesRefused, match="only main"):
             commit_loop(
                 lake,
@@ -160,9 +164,9 @@ class TestCommitLoop:
                 "testing",
                 lambda *_: ProposedCommit((), properties_update({"a": "b"}), refusal=BranchesRefused),
             )
-        with pytest.raises(Refused) as found:
+        with pytest.raises(RequestRefused) as found:
             commit_loop(lake, NAME, "testing", property_set)
-        assert type(found.value) is Refused
+        assert type(found.value) is RequestRefused
 
 
 class TestRetrying:
@@ -192,7 +196,7 @@ class TestRetrying:
 class TestOpenBranch:
     @pytest.mark.parametrize("heard", [True, False])
     def test_leaves_a_lost_answer_to_its_caller(
-        self, lake: Lake, monkeypatch: pytest.MonkeyPatch, *, heard: bool
+        self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch, *, heard: bool
     ) -> None:
         """Whether a branch of this name is ours, nobody can tell."""
         commit_loop(lake, NAME, "testing", appended, on_main)
@@ -202,14 +206,14 @@ class TestOpenBranch:
         assert len(left) == 1
 
     def test_does_not_know_whose_branch_appears_after_a_refusal(
-        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+        self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         commit_loop(lake, NAME, "testing", appended, on_main)
         failing(lake, monkeypatch, Conflict("refused"), heard=True)
         with pytest.raises(OutcomeUnknown, match="refused; now the branch exists"):
             open_branch(lake, NAME, "ours")
 
-    def test_tries_again_after_a_refusal(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tries_again_after_a_refusal(self, lake: CatalogClient, monkeypatch: pytest.MonkeyPatch) -> None:
         state = commit_loop(lake, NAME, "testing", appended, on_main)
         failing(lake, monkeypatch, Conflict("main has moved"))
         assert open_branch(lake, NAME, "ours").refs == {"main": state.main, "ours": state.main}

@@ -22,7 +22,7 @@ from catalog import (
     Denied,
     NamespaceMissing,
     OutcomeUnknown,
-    Refused,
+    RequestRefused,
     TableMissing,
     TableSpec,
     Unreachable,
@@ -31,7 +31,7 @@ from catalog import (
     inspect,
     load,
 )
-from catalog.connection import Lake
+from catalog.connection import CatalogClient
 from catalog.errors import ClocksDiffer, redacted, translated
 from catalog.specs import HIDDEN_KEYS, Column
 
@@ -84,7 +84,7 @@ def after_connecting(answer: Answer) -> Answer:
 
 
 @contextmanager
-def lake_answering(answer: Answer) -> Iterator[Lake]:
+def lake_answering(answer: Answer) -> Iterator[CatalogClient]:
     with serving(after_connecting(answer)) as uri:
         lake = connect(Connection(uri, token=SECRET))
         try:
@@ -93,7 +93,7 @@ def lake_answering(answer: Answer) -> Iterator[Lake]:
             lake.close()
 
 
-def send_commit(lake: Lake) -> None:
+def send_commit(lake: CatalogClient) -> None:
     table: Any = SimpleNamespace(name=lambda: ("n", "t"), config={})
     with lake.calling("committing", committing=True):
         lake.pyiceberg.commit_table(table, (), ())
@@ -102,14 +102,14 @@ def send_commit(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (400, Refused),
+        (400, RequestRefused),
         (401, Denied),
         (403, Denied),
         (404, TableMissing),
         (419, Denied),
         (429, Unreachable),
         (500, Unreachable),
-        (501, Refused),
+        (501, RequestRefused),
         (502, Unreachable),
         (503, Unreachable),
         (504, Unreachable),
@@ -127,7 +127,7 @@ def test_a_status_becomes_one_of_our_exceptions(status: int, expected: type[Cata
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (400, Refused),
+        (400, RequestRefused),
         (401, Denied),
         (404, TableMissing),
         (409, Conflict),
@@ -173,9 +173,9 @@ def test_a_server_that_hangs_is_unreachable_when_the_time_is_up() -> None:
 
 
 def test_what_is_no_catalog_is_refused() -> None:
-    with serving(lambda _: (200, "<html>welcome</html>")) as uri, pytest.raises(Refused, match="not one of"):
+    with serving(lambda _: (200, "<html>welcome</html>")) as uri, pytest.raises(RequestRefused, match="not one of"):
         connect(Connection(uri))
-    with serving(lambda _: (404, "<html>nothing</html>")) as uri, pytest.raises(Refused):
+    with serving(lambda _: (404, "<html>nothing</html>")) as uri, pytest.raises(RequestRefused):
         connect(Connection(uri))
 
 
@@ -209,10 +209,10 @@ def test_a_table_that_cannot_be_understood_is_refused_with_what_is_new_in_it(
 ) -> None:
     body = json.dumps({"metadata-location": "file:/m", "metadata": {**METADATA, **metadata}})
     with lake_answering(lambda _: (200, body)) as lake:
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(RequestRefused, match=said):
             load(lake, "n.t")
         assert said in inspect(lake, "n.t").refusal
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(RequestRefused, match=said):
             create_table(lake, TableSpec("n.t", (Column("id", "long"),)))
 
 
@@ -266,7 +266,7 @@ def test_credentials_in_urls_and_headers_are_cut_out() -> None:
         (IntegrityError, True, Conflict),
         (OperationalError, False, Unreachable),
         (OperationalError, True, OutcomeUnknown),
-        (ProgrammingError, True, Refused),
+        (ProgrammingError, True, RequestRefused),
     ],
 )
 def test_a_databases_words_become_ours(
@@ -281,7 +281,7 @@ def test_a_databases_words_become_ours(
     assert str(told.value) == "making it: database is locked"
 
 
-@pytest.mark.parametrize(("committing", "expected"), [(True, Conflict), (False, Refused)])
+@pytest.mark.parametrize(("committing", "expected"), [(True, Conflict), (False, RequestRefused)])
 def test_metadata_that_a_commit_would_make_invalid_are_a_conflict(
     expected: type[CatalogError], *, committing: bool
 ) -> None:

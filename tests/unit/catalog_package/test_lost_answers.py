@@ -9,9 +9,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse
 
 from catalog import (
+    CatalogClient,
     Column,
     Conflict,
-    Lake,
     OutcomeUnknown,
     TableSpec,
     append_onto,
@@ -24,20 +24,20 @@ from catalog import (
     open_branch,
     publish,
     publish_again,
-    restage_onto,
+    recommit_onto,
     rewrite_rows,
 )
 
 NAME, BRANCH = "ns.t", "ours"
 ROWS = [{"n": 2}]
-Do = Callable[[Lake], object]
+Do = Callable[[CatalogClient], object]
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[Lake]:
+def lake(tmp_path: Path) -> Iterator[CatalogClient]:
     """One row, and a branch at main's head."""
     there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    lake = Lake(there)
+    lake = CatalogClient(there)
     ensure_namespace(lake, "ns")
     create_table(lake, TableSpec(NAME, (Column("n", "long"),)))
     append_onto(lake, NAME, [{"n": 1}], lambda _: {})
@@ -51,20 +51,20 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
 
 
-def rows_in(lake: Lake) -> list[int]:
+def rows_in(lake: CatalogClient) -> list[int]:
     found: list[int] = sorted(lake.table(NAME).scan().to_arrow()["n"].to_pylist())
     return found
 
 
-def by_branch(lake: Lake) -> None:
+def by_branch(lake: CatalogClient) -> None:
     waiting = append_rows(lake, NAME, BRANCH, ROWS, {})
     publish(lake, NAME, BRANCH, waiting.snapshot, waiting.parent)
 
 
-def again(publish_them: Callable[[Lake, int], object]) -> Do:
+def again(publish_them: Callable[[CatalogClient, int], object]) -> Do:
     """Rows wait on the branch while another writer commits, so that they can't be published as they are."""
 
-    def do(lake: Lake) -> None:
+    def do(lake: CatalogClient) -> None:
         waiting = append_rows(lake, NAME, BRANCH, ROWS, {})
         append_onto(lake, NAME, [{"n": 3}], lambda _: {})
         publish_them(lake, waiting.snapshot)
@@ -76,7 +76,7 @@ def doubled(rows: pa.Table) -> tuple[pa.Table, int]:
     return pa.table({"n": pa.array([2 * each for each in rows["n"].to_pylist()], pa.int64())}), len(rows)
 
 
-def rewrite(lake: Lake) -> None:
+def rewrite(lake: CatalogClient) -> None:
     assert rewrite_rows(lake, NAME, "n", doubled, lambda _: {})[1] == 1
 
 
@@ -85,7 +85,7 @@ COMMITS: dict[str, tuple[Do, list[int]]] = {
     "append by branch": (lambda lake: append_published(lake, NAME, BRANCH, ROWS, lambda _: {}), [1, 2]),
     "append and publish": (by_branch, [1, 2]),
     "publish again": (again(lambda lake, at: publish_again(lake, NAME, BRANCH, at, lambda _: {})), [1, 2, 3]),
-    "commit again upon main": (again(lambda lake, at: restage_onto(lake, NAME, at, lambda _: {})), [1, 2, 3]),
+    "commit again upon main": (again(lambda lake, at: recommit_onto(lake, NAME, at, lambda _: {})), [1, 2, 3]),
     "fence": (lambda lake: fence(lake, NAME, lambda _: {}, {}), [1]),
     "rewrite": (rewrite, [2]),
 }
@@ -95,7 +95,13 @@ COMMITS: dict[str, tuple[Do, list[int]]] = {
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
 @pytest.mark.parametrize(("do", "expected"), COMMITS.values(), ids=COMMITS)
 def test_every_commit_takes_effect_once(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, do: Do, expected: list[int], *, heard: bool, failure: Exception
+    lake: CatalogClient,
+    monkeypatch: pytest.MonkeyPatch,
+    do: Do,
+    expected: list[int],
+    *,
+    heard: bool,
+    failure: Exception,
 ) -> None:
     """Every second answer is lost. A publication gives up at once, so its caller asks again."""
     commit: Callable[..., CommitTableResponse] = lake.pyiceberg.commit_table

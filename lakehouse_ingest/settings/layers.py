@@ -1,6 +1,12 @@
-"""The only reader of files, environment and command line: the later of them goes over the earlier.
+"""The only reader of the settings file, the environment and the command line: the later of them wins.
 
-What each of them says is kept beside where it says so, for a refusal and for whoever asks what is in force.
+Each layer is kept with the place that every value came from. A refusal names that place, and so does
+`lakehouse-ingest settings --config`.
+
+pydantic-settings is not used. Its sources hand on plain dictionaries, so the line of the file, the variable and the
+flag would be lost. It looks for the variables of known fields, so a misspelled section in a variable would pass
+unnoticed. Its merge replaces lists as a whole, so --table could not reach into the only table of a file. What
+is left for it to do is shorter by hand.
 """
 
 import hashlib
@@ -17,20 +23,20 @@ import yaml
 from pydantic import ValidationError
 
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.settings import lines
-from lakehouse_ingest.settings.lines import Where
+from lakehouse_ingest.settings import line_numbers
+from lakehouse_ingest.settings.line_numbers import Where
 from lakehouse_ingest.settings.models import Settings
-from lakehouse_ingest.settings.refusing import sentence
+from lakehouse_ingest.settings.refusal import sentence
 
 PREFIX = "LAKEHOUSE_INGEST_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"
 # Read elsewhere, under the same prefix: where jars come from, and whether code that settings name is run.
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, *(f"{PREFIX}{name}" for name in ("JARS", "JARS_MIRROR", "ALLOW_CODE"))})
 
-# What Kubernetes puts into every pod beside a Service of our name.
+# Kubernetes sets these in every pod of a namespace with a Service of our name.
 KUBERNETES = re.compile(r"(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)")
 
-# The flags of `run`, and the settings that they are.
+# The flags of `run`, and the setting of each.
 FLAGS: Mapping[str, Where] = {
     "--name": ("name",),
     "--topics": ("streams", 0, "topics"),
@@ -44,7 +50,7 @@ FLAGS: Mapping[str, Where] = {
     "--start": ("source", "start"),
     "--seek": ("source", "seek"),
 }
-# Variables that other systems read, and what is ours in place of them.
+# Variables that other systems read, and our setting for each.
 FOREIGN: Mapping[str, str] = {
     "KAFKA_BROKERS": "source.brokers",
     "KAFKA_BOOTSTRAP_SERVERS": "source.brokers",
@@ -61,7 +67,7 @@ FOREIGN: Mapping[str, str] = {
     "CATALOG_NAMESPACE": "catalog.namespace",
 }
 
-FREE = ("options", "properties", "headers", "hints")  # tables whose keys are not ours
+FREE = ("options", "properties", "headers", "hints")  # sections whose keys belong to others
 LONGEST_NAME, HASH_DIGITS = 64, 8
 SHOWN = 40  # characters of a file's name
 
@@ -70,7 +76,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True)
 class Layer:
-    """What one of the three says, and where it says so."""
+    """What the file, the environment or the command line sets, and where."""
 
     values: Tree = field(default_factory=dict)
     origin: Callable[[Where], str] = lambda _: ""
@@ -84,11 +90,11 @@ class Loaded:
     layers: tuple[Layer, ...]  # the command line first
 
     def origin_of(self, where: Where) -> str:
-        """The flag, the variable, or the file with its line; nothing for what is a default."""
+        """The flag, the variable, or the file with its line; empty for a default."""
         return next((layer.origin(where) for layer in self.layers if _holds(layer.values, where)), "")
 
     def explained(self, sentence: str) -> str:
-        """A sentence that names settings, as `catalog.uri`, with where their values came from."""
+        """A sentence that names a setting, as `catalog.uri`, with the place that its value came from."""
 
         def beside(found: re.Match[str]) -> str:
             there = self._origin_of_name(found[1])
@@ -97,7 +103,7 @@ class Loaded:
         return re.sub(r"`([\w.-]+)`", beside, sentence, count=1)
 
     def _origin_of_name(self, name: str) -> str:
-        """Of the first setting that is called so; a sentence may leave out of which stream and table."""
+        """The place of the first setting with this name; the numbers of stream and table may be left out."""
         numbered = any(part.isdigit() for part in name.split("."))
         for layer in self.layers:
             for where in sorted(_places(layer.values), key=len):
@@ -126,7 +132,7 @@ def load_settings(
     given: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Settings:
-    """Settings from a file, the environment and `given`, which is a tree of what goes over both."""
+    """Settings from a file, the environment and `given`, a tree of values that takes precedence over both."""
     return load(Path(path) if path else None, Layer(dict(given or {})), environment).settings
 
 
@@ -145,7 +151,7 @@ def load(path: Path | None, over: Layer, environment: Mapping[str, str] = os.env
 
 
 def _origin(where: Where, layers: tuple[Layer, ...]) -> str:
-    """Of the first that says something of it; of the first that says something near it, when it is missing."""
+    """The place of the value; if it is missing, the place of the nearest section around it."""
     for length in range(len(where), 0, -1):
         for layer in layers:
             if _holds(layer.values, where[:length]):
@@ -169,7 +175,7 @@ def _holds(tree: Any, where: Where) -> bool:
 
 
 def from_flags(flags: Mapping[str, Any]) -> Layer:
-    """The command line; what was not given is left out. Stream and table are the only ones."""
+    """The command line. Its flags reach into the first stream and its first table."""
     values: Tree = {}
     for flag, value in flags.items():
         if value is None:
@@ -187,7 +193,7 @@ def from_flags(flags: Mapping[str, Any]) -> Layer:
 def from_environment(environment: Mapping[str, str]) -> Layer:
     """`LAKEHOUSE_INGEST_CATALOG__URI` stands for `catalog.uri`; lists and mappings are written as YAML."""
     values: Tree = {}
-    # Shorter ones first: LAKEHOUSE_INGEST_CATALOG={…} is the ground that LAKEHOUSE_INGEST_CATALOG__URI builds on.
+    # Shorter ones first: LAKEHOUSE_INGEST_CATALOG__URI changes what LAKEHOUSE_INGEST_CATALOG={…} has set.
     for variable in sorted(set(environment) - OTHER_VARIABLES):
         if variable.startswith(PREFIX) and not KUBERNETES.fullmatch(variable.removeprefix(PREFIX)):
             *parents, leaf = _parts(variable.removeprefix(PREFIX))
@@ -195,7 +201,10 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             for parent in parents:
                 place = place.setdefault(parent, {})
                 if not isinstance(place, dict):
-                    raise SettingsRefused(f"{variable} is set within `{parent}`, which the environment sets to a value")
+                    raise SettingsRefused(
+                        f"{variable} sets a key within `{parent}`, but another variable gives `{parent}` a plain value;"
+                        " remove one of the two variables"
+                    )
             place[leaf] = _value(environment[variable])
 
     def origin(where: Where) -> str:
@@ -215,13 +224,13 @@ def from_file(path: Path) -> Layer:
     try:
         text = path.read_text(encoding="utf-8-sig")
         found = readers[path.suffix](text)
-        at = lines.of_toml(text) if path.suffix == ".toml" else lines.of_yaml(text)
+        at = line_numbers.of_toml(text) if path.suffix == ".toml" else line_numbers.of_yaml(text)
     except OSError as failure:
         raise SettingsRefused(f"the settings file {path} can't be read: {failure.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as failure:
         raise SettingsRefused(f"the settings file {path} is not well formed: {_what_failed(failure)}") from None
     if not isinstance(found, dict | None):
-        raise SettingsRefused(f"the settings file {path} should hold keys and values")
+        raise SettingsRefused(f"the settings file {path} should hold keys and values at its top level")
 
     def origin(where: Where) -> str:
         number = next((at[where[:length]] for length in range(len(where), 0, -1) if where[:length] in at), None)
@@ -231,19 +240,19 @@ def from_file(path: Path) -> Layer:
 
 
 def foreign(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Variables that are set and that we don't read, though others do: each with the setting that is ours."""
+    """Variables that are set, and that other systems read instead of us; each with our setting."""
     return {name: setting for name, setting in FOREIGN.items() if name in environment}
 
 
 def _parts(name: str) -> list[str]:
-    """Ours are in small letters; the keys of others within them are as they are."""
+    """Our keys are in lower case; keys that belong to others keep their case."""
     *parents, leaf = name.split("__")
     parents = [parent.lower() for parent in parents]
     return [*parents, leaf if parents and parents[-1] in FREE else leaf.lower()]
 
 
 def _value(text: str) -> Any:
-    # Only what is written as a list or a mapping is read as one: a token of digits stays text.
+    # Only a text that looks like a list or a mapping is parsed: a token of digits stays text.
     if text[:1] in "[{":
         try:
             return yaml.safe_load(text)
@@ -261,9 +270,14 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
             case [Mapping() as below], [Mapping() as above] if key in ("streams", "tables"):  # the only ones
                 merged[key] = [_merge(below, above)]
             case Mapping(), [Mapping()] if key in ("streams", "tables"):
-                raise SettingsRefused(f"`{key}` should be a list in the settings file: [[{key}]], or [[streams.{key}]]")
+                raise SettingsRefused(
+                    f"`{key}` should be a list in the settings file: write [[{key}]], or [[streams.{key}]]"
+                )
             case [_, _, *_], [Mapping()] if key in ("streams", "tables"):
-                raise SettingsRefused(f"the settings have several `{key}`: what is to change in one stands in the file")
+                raise SettingsRefused(
+                    f"the settings have several `{key}`, so a flag or variable can't say which one it means;"
+                    " set it in the file"
+                )
             case _:
                 merged[key] = value
     return merged
@@ -278,16 +292,16 @@ def _name_by_topic(merged: dict[str, Any]) -> None:
 
 
 def _name_of(topic: str) -> str:
-    """The topic's own where it can be one; else told apart, or two topics would be one pipeline."""
+    """The topic's name if it is a valid one; otherwise with a hash, so that two topics never share a ledger."""
     plain = re.sub(r"[^a-z0-9_-]", "-", topic.lower()).lstrip("_-")[:LONGEST_NAME]
     if plain == topic:
         return plain
-    told = hashlib.sha256(topic.encode()).hexdigest()[:HASH_DIGITS]
-    return "-".join(filter(None, (plain[: LONGEST_NAME - HASH_DIGITS - 1], told)))
+    digest = hashlib.sha256(topic.encode()).hexdigest()[:HASH_DIGITS]
+    return "-".join(filter(None, (plain[: LONGEST_NAME - HASH_DIGITS - 1], digest)))
 
 
 def _what_failed(failure: Exception) -> str:
-    """Without the line itself, which may hold a secret."""
+    """The reason without the text of the line, which may hold a secret."""
     if isinstance(failure, yaml.MarkedYAMLError) and failure.problem and failure.problem_mark:
         problem = re.sub(r"(?<=[\"'])[^\"'<>]{2,}(?=[\"'])", "…", failure.problem)
         return f"{problem} (at line {failure.problem_mark.line + 1}, column {failure.problem_mark.column + 1})"

@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from catalog import specs
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.settings.secret_words import HIDDEN_KEYS, secrets_of
+from lakehouse_ingest.settings.secret_words import HIDDEN_KEYS, SECRET_KEYS, secrets_of
+from telemetry import masking
 
 PLANTED = {
     "name": "plant",
@@ -48,3 +50,17 @@ def test_every_secret_is_found_and_nothing_else() -> None:
 )
 def test_spark_hides_the_key(key: str) -> None:
     assert re.search(HIDDEN_KEYS, key)
+
+
+KEYS = """
+password passwd passphrase ssl.key.password client-secret token adls.sas-token.account credential authorization
+Authorisation Set-Cookie sasl.jaas.config sasl_jaas api-key access_key s3.access-key-id private-key account-key
+adls.account-key sas-key sse.key s3.sse-key encryption-key ssl.key.pem rest.proxy-uri header.X-Api-Key
+"""
+
+
+@pytest.mark.parametrize("theirs", [f"(?i){masking._WORDS}", specs.HIDDEN_KEYS])
+@pytest.mark.parametrize("key", KEYS.split())
+def test_our_list_knows_every_word_that_the_packages_know(theirs: str, key: str) -> None:
+    """They keep a list for whoever uses them alone. Ours takes its place, so it may lack nothing."""
+    assert re.search(SECRET_KEYS, key) or not re.search(theirs, key)

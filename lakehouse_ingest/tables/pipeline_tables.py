@@ -9,13 +9,13 @@ from lakehouse_ingest.tables.errors import (
     explained,
     with_advice,
 )
-from lakehouse_ingest.tables.publishing import WAYS, Refused
+from lakehouse_ingest.tables.publishing import WAYS, ReportRefusal
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 from lakehouse_ingest.tables.writer import TableWriter
 
 
-class Lake(TableWriter):
+class PipelineTables(TableWriter):
     """The catalog, for one pipeline."""
 
     def __init__(
@@ -23,7 +23,7 @@ class Lake(TableWriter):
         connection: catalog.Connection,
         pipeline: str,
         publish: str = "branch",
-        refused: Refused = lambda _table, _attempt, _error: None,
+        refused: ReportRefusal = lambda _table, _attempt, _error: None,
         settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
         *,
         create: bool = True,  # what is missing; else it is refused
@@ -33,7 +33,7 @@ class Lake(TableWriter):
         with explained():
             try:
                 client = catalog.connect(connection, settled)
-            except catalog.Refused as refusal:
+            except catalog.RequestRefused as refusal:
                 raise SettingsRefused(with_advice(refusal, URI)) from refusal
             except catalog.Unreachable as away:
                 raise TryAgain(with_advice(away, URI)) from away

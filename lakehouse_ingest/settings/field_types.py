@@ -1,24 +1,27 @@
-"""How a single value is written, and what it becomes; a ValueError says what it should be."""
+"""How a single value is written, and what it becomes; a ValueError says what it should be.
+
+pydantic's `ByteSize` is not used for sizes: it takes `true` for one byte and cuts `"1.5"` down to one (2.14), and its
+refusals speak of byte strings. The function here is seven lines.
+"""
 
 import datetime as dt
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, PlainValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, SecretStr, WithJsonSchema
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-HIDDEN = "**********"  # as pydantic writes a secret
-LONGEST_S = 10.0**9  # what waits can wait for
+LONGEST_S = 10.0**9  # the longest wait that the system's timers take
 ANY_TOPIC = ""  # in a map of offsets: every topic that it does not name
 PEM = "-----BEGIN "
 
 # By topic, the offset of each of its partitions.
 Positions = Mapping[str, Mapping[int, int]]
-# By topic, those that are read.
+# By topic, the partitions that are read.
 Partitions = Mapping[str, tuple[int, ...]]
 
 
@@ -41,9 +44,9 @@ def size(value: object) -> object:
 
 
 def word(value: str) -> str:
-    # Becomes part of branch names, of snapshot properties and of identifiers in SQL.
+    # It becomes part of branch names, of snapshot properties and of identifiers in SQL.
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", value):
-        raise ValueError("should be up to 64 lower-case letters, digits, - and _")
+        raise ValueError("should be up to 64 lower-case letters, digits, - and _, and begin with a letter or digit")
     return value
 
 
@@ -55,7 +58,7 @@ def identifier(value: str) -> str:
 
 def host_name(value: str) -> str:
     if not re.fullmatch(r"[\w-]+(\.[\w-]+)*\.?", value):
-        raise ValueError(f"should be names of hosts, without scheme or port, not {value[:60]!r}")
+        raise ValueError(f"should be host names without scheme and port, not {value[:60]!r}")
     return value
 
 
@@ -78,12 +81,12 @@ def type_from(value: str) -> str:
 
 
 def template(value: str) -> str:
-    identifier(value.replace("{topic}", "x").replace("{type}", "x"))
+    identifier(value.replace("{topic}", "x").replace("{type}", "x"))  # the namespace is a setting of the catalog
     return value
 
 
 def secret(value: object) -> object:
-    """The text itself, or `{ file = "…" }`: what that file holds, without the end of its last line."""
+    """The text itself, or the content of a file, `{ file = "…" }`, without the end of its last line."""
     match value:
         case {"file": str(path), **others} if not others:
             return _read(path).rstrip("\r\n")
@@ -93,7 +96,7 @@ def secret(value: object) -> object:
 
 
 def pem(value: object) -> object:
-    """Certificates or a key: as PEM text, or the file that holds it."""
+    """Certificates or a key: as PEM text, or from the file that holds it."""
     match value:
         case {"file": str(path), **others} if not others:
             found = _read(path)
@@ -102,18 +105,14 @@ def pem(value: object) -> object:
         case str() | SecretStr():
             return value
         case _:
-            raise ValueError("should be PEM text, or the file that holds it")
+            raise ValueError("should be PEM text, or the file that holds it: { file = … }")
     if PEM not in found:
-        raise ValueError("should be PEM: there is none in that file")
+        raise ValueError("should be PEM, and the file holds none")
     return found
 
 
-def revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
-
-
 def given(properties: Mapping[str, str | None]) -> dict[str, str]:
-    """Without what the settings leave out."""
+    """Only the properties that have a value."""
     return {key: value for key, value in properties.items() if value is not None}
 
 
@@ -121,12 +120,12 @@ def _read(path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, ValueError, RuntimeError) as failure:
-        why = failure.strerror if isinstance(failure, OSError) else "it is no text"
+        why = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8 text"
         raise ValueError(f"names a file that can't be read ({why})") from None
 
 
 def start(value: object) -> object:
-    """Earliest, latest, a moment with its zone, or the offsets of the first records to be read."""
+    """Earliest, latest, a time with its zone, or the offsets of the first records to read."""
     match value:
         case "earliest" | "latest":
             return value
@@ -151,11 +150,11 @@ def start(value: object) -> object:
     try:
         return found.astimezone(dt.UTC)
     except OverflowError:
-        raise ValueError("should be a time of this age") from None
+        raise ValueError("should be a time between the years 1 and 9999") from None
 
 
 def positions(value: object) -> Positions:
-    """`{ topic = { 0 = 42 } }`; `{ 0 = 42 }` for each topic. The command line gives it as JSON."""
+    """`{ topic = { 0 = 42 } }`, or `{ 0 = 42 }` for every topic. The command line gives JSON."""
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)
@@ -175,14 +174,14 @@ def positions(value: object) -> Positions:
 
 
 def chosen_partitions(value: object) -> Partitions:
-    """`{ topic = [0, 1] }`; the environment gives it as JSON."""
+    """`{ topic = [0, 1] }`. The environment gives JSON."""
     if isinstance(value, str):
         try:
             value = yaml.safe_load(value)
         except yaml.YAMLError:
             value = None
     if not isinstance(value, Mapping) or not all(_are_partitions(each) for each in value.values()):
-        raise ValueError("should be the partitions to read by topic, each once, such as { topic = [0, 1] }")
+        raise ValueError("should list the partitions of each topic, each partition once, such as { topic = [0, 1] }")
     return {str(topic): tuple(sorted(numbers)) for topic, numbers in value.items()}
 
 
@@ -192,12 +191,32 @@ def _are_partitions(numbers: object) -> bool:
     return all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in numbers)
 
 
-def without_login(value: Any) -> Any:
-    return re.sub(r"(?<=://)[^/@\s]+@", f"{HIDDEN}@", value) if isinstance(value, str) else value
+# What a person may write, as JSON Schema: an editor judges what stands in the file, not what it becomes.
+_FILE = {
+    "type": "object",
+    "properties": {"file": {"type": "string", "description": "A file that holds the value."}},
+    "required": ["file"],
+    "additionalProperties": False,
+}
+_TEXT_OR_FILE = WithJsonSchema({"anyOf": [{"type": "string"}, _FILE]})
+_DURATION = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h)?\s*$"}
+_BYTES = {"type": "string", "pattern": r"^\s*\d+\s*(B|KiB|MiB|GiB)?\s*$"}
+_OFFSETS = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
+_POSITIONS = {"type": "object", "additionalProperties": {"anyOf": [{"type": "integer", "minimum": 0}, _OFFSETS]}}
+_PARTITIONS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "array",
+        "items": {"type": "integer", "minimum": 0},
+        "minItems": 1,
+        "uniqueItems": True,
+    },
+}
 
-
-Seconds = Annotated[float, BeforeValidator(seconds)]
-Size = Annotated[int, BeforeValidator(size)]
+Seconds = Annotated[
+    float, BeforeValidator(seconds), WithJsonSchema({"anyOf": [_DURATION, {"type": "number", "minimum": 0}]})
+]
+Size = Annotated[int, BeforeValidator(size), WithJsonSchema({"anyOf": [_BYTES, {"type": "integer", "minimum": 1}]})]
 Word = Annotated[str, AfterValidator(word)]
 Identifier = Annotated[str, AfterValidator(identifier)]
 Dotted = Annotated[str, AfterValidator(dotted)]
@@ -205,10 +224,14 @@ HostName = Annotated[str, AfterValidator(host_name)]
 Regex = Annotated[str, AfterValidator(regex)]
 TypeFrom = Annotated[str, AfterValidator(type_from)]
 Template = Annotated[str, AfterValidator(template)]
-Secret = Annotated[SecretStr, BeforeValidator(secret)]
-Pem = Annotated[SecretStr, BeforeValidator(pem)]
-Start = Annotated[Literal["earliest", "latest"] | dt.datetime | Positions, PlainValidator(start)]
-Seek = Annotated[Positions, PlainValidator(positions)]
-ChosenPartitions = Annotated[Partitions, PlainValidator(chosen_partitions)]
+Secret = Annotated[SecretStr, BeforeValidator(secret), _TEXT_OR_FILE]
+Pem = Annotated[SecretStr, BeforeValidator(pem), _TEXT_OR_FILE]
+Start = Annotated[
+    Literal["earliest", "latest"] | dt.datetime | Positions,
+    PlainValidator(start),
+    WithJsonSchema({"anyOf": [{"enum": ["earliest", "latest"]}, {"type": "string"}, _POSITIONS]}),
+]
+Seek = Annotated[Positions, PlainValidator(positions), WithJsonSchema(_POSITIONS)]
+ChosenPartitions = Annotated[Partitions, PlainValidator(chosen_partitions), WithJsonSchema(_PARTITIONS)]
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 TimeUnit = Literal["auto", "s", "ms", "us", "ns", "iso"]

@@ -1,4 +1,4 @@
-"""On which line of a settings file a key stands: the parsers of the formats don't tell, or only one of them."""
+"""The line of each key in a settings file. TOML's parser does not report it, YAML's does."""
 
 import re
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ _VALUE = re.compile(rf"\s*(?P<key>{_KEY})\s*=")
 
 
 def of_toml(text: str) -> dict[Where, int]:
-    """Sections, and the keys that begin a line; what stands within a line belongs to the key before it."""
+    """Sections, and keys at the beginning of a line. A key within a line counts as part of the key before it."""
     found: dict[Where, int] = {}
-    counts: dict[Where, int] = {}  # of [[arrays]], by where they stand
+    counts: dict[Where, int] = {}  # of the elements of each [[array]]
     section: Where = ()
-    within = ""  # the quotes of a text of several lines that is not closed yet
+    within = ""  # the quotes of a multi-line text that is still open
     for number, line in enumerate(text.split("\n"), 1):
         inside, within = within, _open_after(line, within)
         if inside:
@@ -49,7 +49,7 @@ def _parts(key: str) -> list[str]:
 
 
 def _within(parts: list[str], counts: dict[Where, int]) -> Where:
-    """A header's way, through the newest element of each array on it."""
+    """The path of a header, through the newest element of each array on it."""
     where: Where = ()
     for part in parts:
         if where in counts:
