@@ -1,7 +1,7 @@
-"""Every name under which we leave something in a table: the one list that a change of the ledger's format has to read.
+"""Every name under which we store something in a table. Whoever changes the ledger's format reads this list.
 
-`docs/reference/tables-we-keep.md` is generated from `DURABLE`. The package `catalog` may import nothing of ours, so two
-of the names are spelled there as well; `tests/unit/test_ledger_keys.py` holds both spellings together.
+`docs/reference/tables-we-keep.md` is generated from `DURABLE`. The package `catalog` may import nothing of ours, so it
+spells two of the names again; `tests/unit/test_ledger_keys.py` fails if the spellings differ.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ PART_OF_TIME = " of the event time"
 
 
 class DurablePlace(StrEnum):
-    """Where in a table, or in its namespace, a name stands."""
+    """Where a name is stored: somewhere in a table, or in its namespace."""
 
     SUMMARY = "summary of a snapshot"
     PROPERTY = "property of the table"
@@ -55,7 +55,7 @@ class DurablePlace(StrEnum):
 
 @dataclass(frozen=True)
 class DurableKey:
-    """One name, as it is written, and what it means."""
+    """One stored name and its meaning."""
 
     place: DurablePlace
     name: str
