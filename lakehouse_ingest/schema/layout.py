@@ -57,7 +57,7 @@ def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
     try:
         return tuple(Partition.parse(finest.get(each, each)) for each in settings.partition_by if each not in left_out)
     except ValueError as refusal:
-        raise SettingsRefused(f"`partition_by` can't be read: {refusal}") from None
+        raise SettingsRefused(f"`partition_by` can't be understood: {refusal}") from None
 
 
 def partition_names(settings: TableSettings) -> frozenset[str]:
