@@ -76,7 +76,7 @@ DURABLE: tuple[DurableKey, ...] = (
         DurablePlace.SUMMARY,
         MARK,
         "The mark of a stream: which batch wrote the snapshot, and up to which offsets the table is done. Every later"
-        " commit carries it on, whoever makes it.",
+        " commit copies it, whoever makes that commit.",
         _STREAM,
     ),
     DurableKey(
@@ -84,7 +84,7 @@ DURABLE: tuple[DurableKey, ...] = (
         TOKEN,
         "The batch that wrote this snapshot, as ledger name, generation, epoch and batch with slashes between.",
     ),
-    DurableKey(DurablePlace.SUMMARY, TRACE, "The id of the trace of the batch, where traces are on."),
+    DurableKey(DurablePlace.SUMMARY, TRACE, "The trace id of the batch, if traces are on."),
     DurableKey(
         DurablePlace.SUMMARY,
         FENCE,
@@ -164,7 +164,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.PROPERTY,
         PUBLISHED,
-        "The snapshot that was last published from a branch: the answer to a lost answer, should the history be cut.",
+        "The snapshot that was last published from a branch. It settles whether a commit succeeded if its answer was lost.",
         "<branch>",
     ),
     DurableKey(
@@ -196,7 +196,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.DOC,
         FIELD,
-        "The field that the column is read from, where its name differs from the column's.",
+        "The field that the column is read from, if its name differs from the column's.",
         "<field>",
         _DATA,
     ),

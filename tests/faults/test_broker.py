@@ -209,9 +209,7 @@ def test_a_topic_that_is_deleted_while_it_runs(bench: Bench) -> None:
     """It is waited for, and another one of its name is another one."""
     topic = Topic.of(bench, "deleted", limit=2)
     topic.produce(10)
-    given_up = pytest.raises(
-        TryAgain, match=r"given up after 2 s: the topic deleted is not there.*: create it, or mend"
-    )
+    given_up = pytest.raises(TryAgain, match=r"given up after 2 s: the topic deleted is not there.*; create it, or fix")
     with given_up, topic.running() as end:
         delete_topic(bench.broker, topic.name)
         assert until(end.done, LANDING)

@@ -153,11 +153,11 @@ class Kafka:
 
     # -- one request ----------------------------------------------------------------------------------------
 
-    def _ask(self, question: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+    def _ask(self, request: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
         """The answers. If every broker has refused us, none will come, so we don't wait for the timeout."""
         self._hear_again()
         looked = False
-        answers = question()
+        answers = request()
         while wait(answers.values(), LOOK_S).not_done:
             self._admin.poll(0)
             if not looked and any(each.code() == refusals.ALL_DOWN for each in self._said):
@@ -280,12 +280,12 @@ class Kafka:
 
         return self._of_coordinator(group, described)
 
-    def _of_coordinator(self, group: str, question: Callable[[], Answer]) -> Answer:
+    def _of_coordinator(self, group: str, request: Callable[[], Answer]) -> Answer:
         """Repeat a request as long as the group has no coordinator, which is normal while brokers start."""
         deadline = monotonic() + ASK_S
         while True:
             try:
-                return question()
+                return request()
             except KafkaException as failure:
                 if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
                     raise self._explained(failure.args[0], group) from failure

@@ -1,10 +1,11 @@
 """Transforms: functions of the user that change the decoded records of a table, before they are shaped.
 
-A transform gets a frame with one row for each record: `_record` (key, value, headers, topic, partition, offset and
-timestamp, as the source gave them), `_data` (a struct of the table's fields, null if the record could not be decoded)
-and `_fault`. It returns a frame of the same shape. It may change values in `_data`, and reject records (see
-`set_aside`). If the table's contract rescues values there is `_rescued` as well, which it must not change. It can
-compute only fields that are declared columns.
+A transform gets a frame with one row for each record, and returns a frame of the same shape. Its columns are `_record`
+(key, value, headers, topic, partition, offset and timestamp, as the source gave them), `_data` and `_fault`. `_data` is
+a struct of the table's fields, or null if the record could not be decoded.
+
+A transform may change values in `_data`, and reject records (see `set_aside`). It can compute only fields that are
+declared columns. If the table's contract rescues values, there is `_rescued` as well, which it must not change.
 
 A transform may neither drop nor add rows, or records would be lost or doubled. We count the rows of each partition
 before anything of the batch is visible. So we don't notice a transform that drops one record and doubles another of
