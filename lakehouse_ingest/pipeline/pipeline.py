@@ -33,12 +33,12 @@ class Pipeline:
     options: RunOptions = RunOptions()  # noqa: RUF009 - it is frozen
     stop: Event = field(default_factory=Event)
     transforms: Sequence[Transform | None] = ()  # of each stream, in their order
-    _streams: list[Stream] = field(default_factory=list)
+    running: list[Stream] = field(default_factory=list)
 
     @property
     def landed(self) -> int:
         """Batches so far."""
-        return sum(stream.landed for stream in self._streams)
+        return sum(stream.landed for stream in self.running)
 
     def streams(self, world: World, options: RunOptions) -> list[Stream]:
         """Each of the settings' streams, to act upon this world."""
@@ -60,11 +60,11 @@ class Pipeline:
     def run(self) -> None:
         """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
         running; what it raised is raised here when all have ended."""
-        self._streams = self.streams(RealWorld(self.connection, self.watch), self.options)
-        self.watch.board.expect(stream.name for stream in self._streams)
-        looks = Looks(self.watch, self.settings.source, self._streams, self._jvm)
-        with looking(looks), ThreadPoolExecutor(len(self._streams), "stream") as threads:
-            running = {threads.submit(self._run, stream): stream for stream in self._streams}
+        self.running = self.streams(RealWorld(self.connection, self.watch), self.options)
+        self.watch.board.expect(stream.name for stream in self.running)
+        looks = Looks(self.watch, self.settings.source, self.running, self._jvm)
+        with looking(looks), ThreadPoolExecutor(len(self.running), "stream") as threads:
+            running = {threads.submit(self._run, stream): stream for stream in self.running}
             try:
                 ended = [self._ended(running[future], future, len(running)) for future in as_completed(running)]
             except BaseException:
