@@ -164,7 +164,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.PROPERTY,
         PUBLISHED,
-        "The snapshot that was last published from a branch. It settles whether a commit succeeded if its answer was lost.",
+        "The snapshot that was last published from a branch. It shows whether a commit succeeded whose answer was lost.",
         "<branch>",
     ),
     DurableKey(
