@@ -164,7 +164,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.PROPERTY,
         PUBLISHED,
-        "The snapshot that was last published from a branch. It shows whether a commit succeeded whose answer was lost.",
+        "The snapshot that was last published from a branch. It shows whether a commit with a lost answer succeeded.",
         "<branch>",
     ),
     DurableKey(
