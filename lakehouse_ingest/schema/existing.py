@@ -55,8 +55,8 @@ def _check_writable(state: TableState, derived: Collection[str]) -> None:
     for column in state.columns:
         if column.name != SOURCE and not is_written(bare(column.type)):
             raise TableChanged(
-                f"the column {column.name} of {state.name} is {column.type[:60]}, a type that this program does not write;"
-                " name another table"
+                f"the column {column.name} of {state.name} is {column.type[:60]}, a type that this program does not"
+                " write; name another table"
             )
         if re.search(r"\brequired\s+\w", re.sub(QUOTED, "", column.type)):
             # A missing value would be found only when the row is written: too late for a dead letter.
