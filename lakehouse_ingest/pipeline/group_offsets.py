@@ -33,8 +33,8 @@ class GroupOffsets:
         self.published: Offsets = {}
 
     def publish(self, complete: Offsets) -> None:
-        """Now and then; a refusal is warned of once a minute, and ends nothing."""
-        if monotonic() < self._due:
+        """Now and then, where there is news; a refusal is warned of once a minute, and ends nothing."""
+        if complete == self.published or monotonic() < self._due:
             return
         try:
             self._publish(complete)
