@@ -122,9 +122,9 @@ class BatchLog:
         return bool(self._rows) and monotonic() - self._written >= self._every
 
     def add(self, landed: LandedBatch) -> None:
-        batch, *landings = rows_of(landed)
+        batch, *writes = rows_of(landed)
         first = self._mark.token.batch < 0
-        self._rows += [batch, *landings]
+        self._rows += [batch, *writes]
         last = (landed.token.epoch, landed.token.batch)
         self._heads |= {receipt.table: last for receipt in landed.receipts if receipt.rows}
         following = marks.highest([self._mark.complete, landed.batch.end])
@@ -219,7 +219,7 @@ def rows_of(landed: LandedBatch) -> list[dict[str, Any]]:
         note=landed.note or None,
         **known,
     )
-    landings = [
+    writes = [
         _row(
             landed.token,
             kind="landing",
@@ -233,7 +233,7 @@ def rows_of(landed: LandedBatch) -> list[dict[str, Any]]:
         for receipt in landed.receipts
         if receipt.rows
     ]
-    return [batch, *landings]
+    return [batch, *writes]
 
 
 def _row(token: Token, **values: Any) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Race:
     refused: ReportRefusal
     table: str
     main: int | None = None  # where this process left it; None accepts whatever the first look finds
-    told: int = 0  # how many refusals were reported
+    reported: int = 0  # how many refusals were reported
 
     def look(self, main: int | None) -> None:
         if self.main is not None and main != self.main:
@@ -68,8 +68,8 @@ class Race:
             self._report(why)
 
     def _report(self, why: Exception) -> None:
-        self.told += 1
-        self.refused(self.table, self.told, why)
+        self.reported += 1
+        self.refused(self.table, self.reported, why)
 
 
 @dataclass
@@ -103,31 +103,31 @@ class Publication(ABC):
     def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
         """The snapshot that Spark wrote under this token, if there is one."""
 
-    def publish(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str]) -> Position:
+    def publish(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str]) -> Position:
         """Move main to the written snapshot. If another commit came first, commit the same files on top of it."""
         turn = self.turns.at(place.table)
         with turn.taken():
             if turn.is_upon_main(self.pipeline):
-                state = self._moved(place, staged, mark, extra)
+                state = self._moved(place, written, mark, extra)
             else:
                 # Another stream of this process has moved main, so a plain move would be refused.
-                state = self._again(place, staged, mark, extra, Race(self.refused, place.table, turn.main))
+                state = self._again(place, written, mark, extra, Race(self.refused, place.table, turn.main))
             turn.stands(self.pipeline, state.main)
         return self.published(place, state, mark)
 
-    def _moved(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
+    def _moved(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
         try:
-            return self._move(place, staged)
+            return self._move(place, written)
         except LostRace as lost:
             self.refused(place.table, 1, lost)
-            return self._again(place, staged, mark, extra, Race(self.refused, place.table, told=1))
+            return self._again(place, written, mark, extra, Race(self.refused, place.table, reported=1))
 
     @abstractmethod
-    def _move(self, place: Position, staged: int) -> TableState:
+    def _move(self, place: Position, written: int) -> TableState:
         """Move main to the snapshot that was written on top of it. Raise LostRace if main is elsewhere by now."""
 
     @abstractmethod
-    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         """Commit the same files on top of the current main."""
 
     @abstractmethod
@@ -270,14 +270,14 @@ class OnBranch(Publication):
         found = state.snapshots.get(state.refs[place.branch])
         return found if found and found.summary.get(TOKEN) == token else None
 
-    def _move(self, place: Position, staged: int) -> TableState:
+    def _move(self, place: Position, written: int) -> TableState:
         with self._on(place):
-            return catalog.publish(self.lake, place.table, place.branch, staged, place.main)
+            return catalog.publish(self.lake, place.table, place.branch, written, place.main)
 
-    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         summary = self._upon(place, mark, extra, race)
         with self._on(place), self._winnable(place):
-            return catalog.publish_again(self.lake, place.table, place.branch, staged, summary, race.failed)
+            return catalog.publish_again(self.lake, place.table, place.branch, written, summary, race.failed)
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
@@ -331,13 +331,13 @@ class Direct(Publication):
         found = [each for each in state.snapshots.values() if each.summary.get(TOKEN) == token]
         return max(found, key=lambda each: each.sequence, default=None)
 
-    def _move(self, place: Position, staged: int) -> TableState:
+    def _move(self, place: Position, written: int) -> TableState:
         with explained():
-            return catalog.publish(self.lake, place.table, None, staged, place.main)
+            return catalog.publish(self.lake, place.table, None, written, place.main)
 
-    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         with explained():
-            return catalog.recommit_onto(self.lake, place.table, staged, self._upon(place, mark, extra, race))
+            return catalog.recommit_onto(self.lake, place.table, written, self._upon(place, mark, extra, race))
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]

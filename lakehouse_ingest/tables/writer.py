@@ -93,9 +93,9 @@ class TableWriter(Registry):
         """The snapshot that was written under this token, if there is one."""
         return self._way.staged(place, token)
 
-    def publish(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Position:
+    def publish(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Position:
         """Move main to the written snapshot. If another commit came first, commit the same files on top of it."""
-        return self._way.publish(place, staged, mark, extra or {})
+        return self._way.publish(place, written, mark, extra or {})
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
