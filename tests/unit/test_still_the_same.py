@@ -47,7 +47,7 @@ def test_topics_that_are_the_same_are_read_on() -> None:
     ids=["one of them", "both", "the cluster"],
 )
 def test_what_was_made_anew_is_named_and_left_to_the_next_start(now: SourceIdentity, named: str) -> None:
-    with pytest.raises(TryAgain, match=f"^{named} was made anew while it was read"):
+    with pytest.raises(TryAgain, match=f"^{named} was recreated while it was read"):
         refuse_recreated(source(now), BEFORE)
 
 
@@ -172,7 +172,7 @@ def test_dead_letters_that_were_there_no_more_are_not_lost_in_silence() -> None:
     landing = Landing(PLACE, FileOptions())
     tally = Tally({("t", 0): {LANDED: 7, "broken_json": 2}})
     batch._check_letters(Unpublished(landing, mark(UP_TO_NINE), 1, 2, 1, 10, 1), tally)
-    with pytest.raises(TryAgain, match="2 records can't land, and 1 of them"):
+    with pytest.raises(TryAgain, match="2 records have a fault, but only 1 could be read again"):
         batch._check_letters(Unpublished(landing, mark(UP_TO_NINE), 1, 1, 1, 10, 1), tally)
 
 
