@@ -28,8 +28,6 @@ from tests.services.pipelines import JAVA_OPTIONS, QUICKLY
 settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("drawn")
 
-# What Spark generates is soon more than fits into what the first compiler has by itself, and is swept all the time.
-ROOM_FOR_CODE = "-XX:ReservedCodeCacheSize=240m"
 IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
 
 # py4j's finalizers log the traceback of a stopped JVM; formatted while a collection interrupts `ast.parse`,
@@ -121,7 +119,7 @@ def spark(spark_jars: list[Path], rest_uri: str, tmp_path_factory: pytest.TempPa
         SparkSettings(
             master="local[2]",
             memory="2g",
-            options={"spark.driver.defaultJavaOptions": f"{JAVA_OPTIONS} {ROOM_FOR_CODE}", **UNCOMPILED},
+            options={"spark.driver.defaultJavaOptions": JAVA_OPTIONS, **UNCOMPILED},
         ),
         spark_jars,
         spark_properties(CatalogSettings(**in_settings(rest_uri)), S3Settings(), rest_uri),

@@ -33,8 +33,11 @@ class GroupOffsets:
         self.published: Offsets = {}
 
     def publish(self, complete: Offsets) -> None:
-        """Publish, at most every `every` seconds. A refusal is warned about once a minute, and stops nothing."""
-        if monotonic() < self._due:
+        """Publish offsets that have changed, at most every `every` seconds.
+
+        A refusal is warned about once a minute, and stops nothing.
+        """
+        if complete == self.published or monotonic() < self._due:
             return
         try:
             self._publish(complete)

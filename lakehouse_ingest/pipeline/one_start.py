@@ -67,7 +67,7 @@ class OneStart:
     goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
     progress: QueryProgress | None = None
-    _hinted: Offsets = field(default_factory=dict)  # the last published group offsets
+    _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
     _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
     _closing: Event = field(default_factory=Event)
 
@@ -167,7 +167,7 @@ class OneStart:
                 .start()
             )
         self.begun.close()
-        self.progress, self._hinted = QueryProgress(query), runner.record.complete
+        self.progress, self._began_at = QueryProgress(query), runner.record.complete
         stream.watch.report(stream.name, State.RUNNING)
         try:
             then = self._attend(query, self.progress, runner)
@@ -246,7 +246,7 @@ class OneStart:
     def _catch_up(self, runner: BatchRunner) -> None:
         """Write what the last batch left for later, because no further batch may come to write it."""
         record = runner.record
-        if (record.overdue or record.complete != self._hinted) and self._gate.acquire(blocking=False):
+        if (record.overdue or record.complete != self._began_at) and self._gate.acquire(blocking=False):
             try:
                 if record.overdue:
                     record.write()

@@ -33,12 +33,12 @@ class Pipeline:
     options: RunOptions = RunOptions()  # noqa: RUF009 - it is frozen
     stop: Event = field(default_factory=Event)
     transforms: Sequence[Transform | None] = ()  # one for each stream, in their order
-    _streams: list[Stream] = field(default_factory=list)
+    running: list[Stream] = field(default_factory=list)
 
     @property
     def landed(self) -> int:
         """The number of committed batches so far."""
-        return sum(stream.landed for stream in self._streams)
+        return sum(stream.landed for stream in self.running)
 
     def streams(self, world: World, options: RunOptions) -> list[Stream]:
         """The streams of the settings, in this world."""
@@ -62,11 +62,11 @@ class Pipeline:
 
         If a stream fails, the others go on. When all have ended, the first error is raised here.
         """
-        self._streams = self.streams(RealWorld(self.connection, self.watch), self.options)
-        self.watch.board.expect(stream.name for stream in self._streams)
-        looks = Looks(self.watch, self.settings.source, self._streams, self._jvm)
-        with looking(looks), ThreadPoolExecutor(len(self._streams), "stream") as threads:
-            running = {threads.submit(self._run, stream): stream for stream in self._streams}
+        self.running = self.streams(RealWorld(self.connection, self.watch), self.options)
+        self.watch.board.expect(stream.name for stream in self.running)
+        looks = Looks(self.watch, self.settings.source, self.running, self._jvm)
+        with looking(looks), ThreadPoolExecutor(len(self.running), "stream") as threads:
+            running = {threads.submit(self._run, stream): stream for stream in self.running}
             try:
                 ended = [self._ended(running[future], future, len(running)) for future in as_completed(running)]
             except BaseException:

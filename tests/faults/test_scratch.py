@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
 LONG = pytest.mark.long
 SIZE = 4 * 2**20
+GROWTHS = 20
 SUBFOLDERS = 64  # of Spark's shuffle: which of them it has made it knows by heart
 
 
@@ -102,6 +103,16 @@ class Scene:
         """Of the start that runs."""
         found = self.scratch.glob(f"start-*/checkpoint-{self.flow.name}-*")
         return max(found, key=lambda folder: int(folder.name.rpartition("-")[2]))
+
+    def grow(self) -> None:
+        """Until batches have their full size again: until then each that lands brings a query with a log of its own."""
+        for _ in range(GROWTHS):
+            (stream,) = self.flow.pipeline.running
+            runner = stream.current.runner if stream.current else None
+            if runner and runner.record.size == stream.stream.max_records and not runner.may_grow:
+                return
+            self.flow.survives()
+        raise AssertionError("batches are still small")
 
     def offsets(self) -> Path:
         """Spark's entry of the last batch."""
@@ -223,6 +234,7 @@ def test_a_checkpoint(
         scene.flow.survives()
         assert done
     else:
+        scene.grow()
         harm(scene.offsets(), dice)
         scene.flow.survives()
     assert scene.flow.heard.retries

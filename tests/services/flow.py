@@ -126,7 +126,7 @@ class Flow:
         """From the first landing on; what ends it by itself is raised at the end."""
         with spark_by(self.bench.spark, self.through), ThreadPoolExecutor(1, "flow") as threads:
             pipeline = self.bench.pipeline(self.through, drain=False)
-            self.heard = Heard.of(pipeline)
+            self.pipeline, self.heard = pipeline, Heard.of(pipeline)
             self.end: Future[None] = threads.submit(pipeline.run)
             try:
                 self.produce()
