@@ -1,1 +1,1 @@
-"""From settings to streams to batches."""
+"""Run a pipeline: its streams, their starts, and the batches of each start."""

@@ -1,4 +1,4 @@
-"""From settings to a pipeline that is ready to run, with all that it stands on."""
+"""Assemble a pipeline from settings, with everything that it needs to run."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ from lakehouse_ingest.tables.clients import (
 
 @dataclass
 class Running:
-    """A pipeline and what it stands on, ready to `run`."""
+    """A pipeline that is ready to `run`, with what it needs."""
 
     pipeline: Pipeline
     spark: SparkSession
@@ -49,7 +49,7 @@ class Running:
 
 
 def about(settings: Settings) -> Mapping[str, Any]:
-    """What the pipeline is, for whoever looks at its page."""
+    """A description of the pipeline, for its health page."""
     catalog = without_login(settings.catalog.uri) if settings.catalog.uri else "the embedded catalog"
     return {
         "version": version("lakehouse-ingest"),
@@ -64,14 +64,14 @@ def about(settings: Settings) -> Mapping[str, Any]:
 
 @contextmanager
 def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -> Iterator[Running]:
-    """Everything that a run needs, started in order and ended in the reverse one."""
+    """Start everything that a run needs, and end it in reverse order."""
     allow_code = options.allow_code or os.environ.get("LAKEHOUSE_INGEST_ALLOW_CODE") == "1"
     jars = options.jars or jars_folder_from(os.environ)
     chosen = [options.transform or named for named in refuse_early(settings, allow_code=allow_code)]
     with ExitStack() as stack:
         watching = watch(settings)
         stack.callback(watching.close)
-        # From the beginning: Spark takes its time, and whoever waits for us sees that we are starting.
+        # Serve the page first, because Spark takes seconds to start. The page shows that the streams are starting.
         watching.board.expect(stream.known_as for stream in settings.streams)
         stack.enter_context(watching.serving(settings.health, about(settings)))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
@@ -104,7 +104,7 @@ def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -
 
 
 def refuse_early(settings: Settings, *, allow_code: bool) -> list[Transform | None]:
-    """What is wrong by itself, before anything is started; gives the functions that the settings name."""
+    """Refuse what is wrong in the settings alone, before anything starts. Returns the transforms that they name."""
     refuse_what_is_no_rest_catalog(settings.catalog)
     refuse_code(settings, allow_code=allow_code)
     source = sources.chosen(settings.source)
@@ -126,7 +126,7 @@ def _embedded(settings: Settings, jars: Path | None, stack: ExitStack, watching:
 
 
 def foreseen(settings: Settings, options: RunOptions) -> Foresight:
-    """What a run would do to the catalog; nothing of it is done."""
+    """What a run would change in the catalog. Changes nothing."""
     with (
         address_or_empty(settings, options.jars) as catalog,
         opened(_unheard(settings, catalog), options) as running,
@@ -137,7 +137,7 @@ def foreseen(settings: Settings, options: RunOptions) -> Foresight:
 
 @contextmanager
 def _interruptible(stop: Event) -> Iterator[None]:
-    """Ctrl-C ends it in order; what has been seen by then is no outlook, nor is an error of what was interrupted."""
+    """Let Ctrl-C end a dry run in order. It then raises KeyboardInterrupt, because the result is incomplete."""
     if current_thread() is not main_thread():
         yield
         return
@@ -148,7 +148,10 @@ def _interruptible(stop: Event) -> Iterator[None]:
 
 
 def _unheard(settings: Settings, catalog: CatalogSettings) -> Settings:
-    """The same to the pipeline; nobody else is told anything of what has not happened."""
+    """The same settings without telemetry and health page, and with only errors in the log.
+
+    A dry run must not report what has not happened.
+    """
     return settings.model_copy(
         update={
             "catalog": catalog,

@@ -1,10 +1,14 @@
-"""One micro-batch, with everything that it does to the world in its order:
+"""One batch, with its durable effects in this order:
 
-tables are made and changed; the rows of every table and the dead letters are written where no reader sees them, each
-under the same token; all of them are published; old snapshots go; then comes the batch log; then the group offsets,
-which nothing of ours reads back. A crash between any two is settled by the next start from what the tables hold. A
-table that fails keeps none of the others from being published; the batch is done again, and what has landed by then is
-left alone.
+1. Create and change tables.
+2. Write the rows of every table, and the dead-letter records, where no reader sees them. All carry the same token.
+3. Publish all of them.
+4. Expire old snapshots.
+5. Write the batch log.
+6. Publish the group offsets, which nothing of ours reads.
+
+After a crash between any two steps, the next start continues from what the tables hold. If one table fails, the others
+are published all the same. The batch is then repeated, without the rows that have already landed.
 """
 
 import datetime as dt
@@ -48,17 +52,17 @@ ONE_PASS, IN_MEMORY = "one pass", "in memory"
 
 @dataclass(frozen=True)
 class Work:
-    """One batch on its way."""
+    """What identifies a batch while it runs."""
 
     range: Range
     token: Token
     trace: str
-    traced: bool = False  # somebody will see its span
+    traced: bool = False  # its span is recorded
 
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """A part of the batch that is written, and what became of its records."""
+    """A written part of the batch, with the outcomes of its records."""
 
     part: TablePart
     rows: Unpublished
@@ -67,7 +71,7 @@ class WrittenPart:
 
 @dataclass(frozen=True)
 class WrittenBatch:
-    """All of a batch that is written and not yet published."""
+    """Everything of a batch that is written and not yet published."""
 
     rows: Sequence[Unpublished]
     tally: Tally
@@ -77,21 +81,21 @@ class WrittenBatch:
 
 @dataclass
 class BatchRunner:
-    """Carries the batches of one start of one stream; called with each of them."""
+    """Runs the batches of one start of one stream, one after the other."""
 
     opened: Opened
     stream: StreamSettings
     effects: Effects
     watch: Watch
     reports: BatchReports
-    refuse_recreated: Callable[[], None]  # raises where a topic is another one by now
+    refuse_recreated: Callable[[], None]  # raises if a topic was recreated
     threads: ThreadPoolExecutor
     transform: Transform | None = None
-    start: Offsets = field(default_factory=dict)  # of the query that runs
-    queries: int = 0  # that ran before this one
-    batches: int = 0  # that have landed, of all queries
-    landed_to: Offsets = field(default_factory=dict)  # the end of the last of them
-    _before: int = 0  # that had, when this query began
+    start: Offsets = field(default_factory=dict)  # where the running query began
+    queries: int = 0  # queries of this start that ran before this one
+    batches: int = 0  # committed batches of all queries of this start
+    landed_to: Offsets = field(default_factory=dict)  # the end of the last of these batches
+    _before: int = 0  # how many of them were committed before this query began
 
     def __post_init__(self) -> None:
         self.start = self.opened.start
@@ -110,13 +114,13 @@ class BatchRunner:
 
     @property
     def shape(self) -> str:
-        """How a batch goes, by the settings: in the one pass that writes, or looked at first."""
+        """How a batch runs: in the one pass that writes, or kept in memory and looked at first."""
         return (
             ONE_PASS if only_route(self.stream) and self.stream.tables[0].columns and not self.transform else IN_MEMORY
         )
 
     def run(self, rows: DataFrame, number: int) -> Range:
-        """Carries one batch; returns its range once everything of it is durable."""
+        """Run one batch. Returns its range once everything of it is durable."""
         started_at = dt.datetime.now(dt.UTC)
         keeper = self._only_one()
         token = replace(self.opened.token, batch=self._before + number)
@@ -125,10 +129,10 @@ class BatchRunner:
             work = Work(self._following(self._range(number)), token, span.trace_id or "", span.recorded)
             span.set(epoch=token.epoch, offsets=len(work.range))
             records, before = self.opened.held.without(envelope(rows, self.opened.source), work.range)
-            with self._split(records, keeper, work) as parted:  # makes and changes tables
+            with self._split(records, keeper, work) as parted:  # also creates and changes tables
                 outcome = self._write(parted, work)
                 self.refuse_recreated()
-                receipts = self._publish(outcome)  # and expires what is old
+                receipts = self._publish(outcome)  # also expires old snapshots
             reached(FailPoint.LANDED)
             kept = outcome.tally.discarding() if self.stream.on_error == "ignore" else outcome.tally
             tally, reasons = Tally.sum([kept, before]), outcome.tally.dead
@@ -145,19 +149,19 @@ class BatchRunner:
     # -- from batch to batch ------------------------------------------------------------------------------
 
     def begin_again(self, size: int) -> None:
-        """With the next query of this start, which goes on behind what has landed, in batches of another size."""
+        """Get ready for the next query, which goes on after the last committed batch with another batch size."""
         rmtree(self.offset_log.parent, ignore_errors=True)
         self.start, self._before, self.queries = self.landed_to, self.batches, self.queries + 1
         self.record.size = size
 
     @property
     def may_grow(self) -> bool:
-        """Whether batches are smaller than they could be, and one of this size has landed."""
+        """True if batches are smaller than `max_records`, and one of this size is committed."""
         return self.record.size < self.stream.max_records and self.batches > self._before
 
     @property
     def offset_log(self) -> Path:
-        """Spark's, of the query that runs."""
+        """Spark's offset log of the running query."""
         return self.opened.checkpoint / str(self.queries) / "offsets"
 
     def _range(self, number: int) -> Range:
@@ -165,17 +169,17 @@ class BatchRunner:
         return marks.batch_range(offset_log.entry(self.offset_log, number), before, self.start)
 
     def _following(self, batch: Range) -> Range:
-        """The range, where it begins no lower than the batch before it has ended: what has landed is not read again."""
+        """The range. Raises if it begins before the end of the last batch: Spark would read committed records again."""
         if back := [at for at, start in batch.start.items() if start < self.landed_to.get(at, start)]:
-            raise TryAgain(f"the batch begins before the end of the one that landed last, in {back[0]}")
+            raise TryAgain(f"Spark began a batch before the end of the last committed one, in {back[0]}")
         return batch
 
     # -- which rows go where ------------------------------------------------------------------------------
 
     def _only_one(self) -> TableKeeper | None:
-        """The table of a stream whose records all go there, and need no look before they are written.
+        """The only table of a stream, if its records can be written without a look at them first.
 
-        What somebody else's function makes of them is compared with what it was given.
+        A transform always needs that look: its output is compared with its input.
         """
         only = None if self.transform else only_route(self.stream)
         found = self.tables.at(only) if only else None
@@ -190,10 +194,10 @@ class BatchRunner:
         with self._span("route", lazy=True):
             routed = route(records, self.stream, self.tables.format.field)
             if not only_route(self.stream):
-                # Each table's rows side by side: to read one of many tables is to read its part only.
+                # Sorted by table, so that writing one of many tables reads only its own part.
                 routed = routed.sortWithinPartitions(ROUTE)
         reached(FailPoint.PARSING)
-        routed = routed.persist()  # looked at more than once: from memory, not from the broker
+        routed = routed.persist()  # read more than once, and only the first time from the broker
         try:
             with self.watch.stage("plan", self.name):
                 with self._span("read", runs=("read", "route")):
@@ -204,10 +208,10 @@ class BatchRunner:
         finally:
             routed.unpersist()
 
-    # -- written, and not seen yet ------------------------------------------------------------------------
+    # -- write, without readers seeing it -----------------------------------------------------------------
 
     def _write(self, parted: SplitBatch, work: Work) -> WrittenBatch:
-        read = parted.looked is None  # with the pass that writes
+        read = parted.looked is None  # then the pass that writes also reads the records
         written, failures = self._each(lambda part: self._write_part(part, work, read=read), parted.parts)
         failures = [*parted.failures, *failures]
         rows, tallies = [each.rows for each in written], [each.tally for each in written]
@@ -227,7 +231,7 @@ class BatchRunner:
                 _check_letters(unpublished, Tally.sum(tallies))
                 rows += [unpublished] if unpublished else []
         if self.transform and parted.looked:
-            if failures:  # what came out can't be counted, so nothing of it may be seen
+            if failures:  # the transform's output cannot be counted in full, so nothing may be published
                 raise failures[0]
             events = sum(each.rows for each in rows if each.landing is not self.opened.dead)
             transforms.check(parted.looked, Tally.sum(tallies), events)
@@ -248,9 +252,10 @@ class BatchRunner:
     def _write_letters(
         self, faulty: Sequence[DataFrame], astray: Sequence[DataFrame], names: frozenset[str], work: Work
     ) -> tuple[Tally, Unpublished | None]:
-        """A second action, only when faults were seen; gives the counts of the records that no table has counted.
+        """Write the dead-letter records, in a Spark action of its own. Returns the counts of records without a table.
 
-        `names` of known fields may be shown."""
+        `names` are the fields that samples on the health page may show.
+        """
         if self.stream.on_error == "ignore":
             outcome = accounting.by_fault()
             return accounting.count(_all(astray), work.range, outcome) if astray else Tally(), None
@@ -271,7 +276,7 @@ class BatchRunner:
         return tally(), written
 
     def _write_rows(self, landing: Landing, rows: DataFrame, size: int, work: Work, runs: Sequence[str]) -> Unpublished:
-        """`runs`: what else happens to the rows while they are written."""
+        """Write rows to one table. `runs` names the stages that Spark runs during the write."""
         with self.watch.stage("write", self.name, landing.place.table, runs=(*runs, "write")) as span:
             reached(FailPoint.WRITING)
             written = self.effects.write(landing, rows, size, self._mark(landing.place, work))
@@ -286,15 +291,15 @@ class BatchRunner:
             work.token,
             self.opened.source,
             work.range.start,
-            # What was found there beyond stays beyond, whichever batches come before it.
+            # An interrupted batch may have left rows beyond this batch's range. The mark must keep covering them.
             marks.highest([place.held, work.range.end, self.opened.held.beyond_in(place.table)]),
-            # Batches follow one another: all before this one is done in every table.
+            # Batches run one after the other, so every table is done with all offsets before this batch.
             marks.highest([before, work.range.start]),
             self.opened.settings_hash,
             work.trace,
         )
 
-    # -- published ----------------------------------------------------------------------------------------
+    # -- publish ------------------------------------------------------------------------------------------
 
     def _publish(self, outcome: WrittenBatch) -> list[Receipt]:
         receipts, failed = self._each(self._publish_rows, [each for each in outcome.rows if each.rows])
@@ -312,7 +317,7 @@ class BatchRunner:
         with self._span("verify", place.table, rows=rows.rows, snapshot=place.main):
             _check_shown(place, rows.mark)
         receipt = Receipt(place.table, place.main, rows.rows, rows.files, place.schema, rows.size)
-        # Looked up again, main may be another pipeline's commit by now.
+        # The receipt was made before this: expiry reads the table again, and main may be another pipeline's by then.
         landing.place = self.effects.expire(place)
         self.reports.published(rows, landing.place)
         return receipt
@@ -322,13 +327,13 @@ class BatchRunner:
         if failures:
             raise failures[0]
 
-    # -- small things -------------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------------------
 
     def _span(self, name: str, table: str | None = None, /, **attributes: object) -> Span:
         return self.watch.span(name, self.name, table, **attributes)
 
     def _each(self, do: Callable[[Any], Any], items: Iterable[Any]) -> tuple[list[Any], list[BaseException]]:
-        """In threads of their own, even a single one: `stop()` interrupts an append on the batch's own thread."""
+        """Do something for each item, in the pool even for a single one: `stop()` interrupts the batch's own thread."""
         futures = [self.threads.submit(carried(do), item) for item in items]
         failures = [future.exception() for future in futures]
         done = [future.result() for future, failure in zip(futures, failures, strict=True) if failure is None]
@@ -336,15 +341,21 @@ class BatchRunner:
 
 
 def _check_shown(place: Position, mark: Mark) -> None:
-    """Whether the table, as the catalog has shown it after the commit, holds what was to land: else it is not told."""
+    """Raise unless the table, as the catalog shows it after the commit, holds what the mark says.
+
+    Otherwise the batch log would report rows that are not there.
+    """
     if place.main is None or any(place.held.get(at, 0) < offset for at, offset in mark.held().items()):
-        raise TryAgain(f"the catalog took a commit to {place.table} that the table does not show")
+        raise TryAgain(f"the catalog accepted a commit to {place.table} that the table does not show")
 
 
 def _check_letters(letters: Unpublished | None, tally: Tally) -> None:
-    """They are read once more than the others: what a topic has compacted in between is counted, and in no place."""
+    """Raise if records are missing from the dead-letter table.
+
+    Dead-letter records may be read a second time. If the topic was compacted in between, they are counted but gone.
+    """
     if letters and letters.rows < (dead := sum(tally.dead.values())):
-        raise TryAgain(f"{dead} records can't land, and {letters.rows} of them were still there for the dead letters")
+        raise TryAgain(f"{dead} records have a fault, but only {letters.rows} could be read again as dead letters")
 
 
 def _all(frames: Sequence[DataFrame]) -> DataFrame:
@@ -352,7 +363,7 @@ def _all(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _bad(rows: DataFrame) -> BadRecord:
-    """The first of the records that can't land, in one sentence that goes to logs and pages: nothing of it is said."""
+    """The error for the first record with a fault. It goes to logs and pages, so it shows nothing of the content."""
     record, fault = F.col(RECORD), F.col(FAULT)
     first = (
         rows.where(fault.isNotNull())
@@ -364,14 +375,14 @@ def _bad(rows: DataFrame) -> BadRecord:
     assert first
     why = f"{first.reason} ({first.told})" if first.told else first.reason
     return BadRecord(
-        f"topic {first.topic} partition {first.partition} offset {first.offset} can't land: {why}; nothing of its batch"
-        ' has. Mend it, or set `on_error` to "log": then such records go to the dead letters'
+        f"topic {first.topic} partition {first.partition} offset {first.offset} cannot become a row: {why}; its batch"
+        ' is not published. Remove the cause, or set `on_error` to "log" to dead-letter such records'
     )
 
 
 def _note(tally: Tally, parted: SplitBatch, written: Sequence[WrittenPart]) -> str:
-    """What a person should know of this batch; nothing as a rule."""
-    # A task that ran twice counts twice; files count once. What is committed is what the files hold.
+    """What a person should know about this batch. Usually empty."""
+    # A task that Spark ran twice counts its records twice, but its files are committed once. The files are right.
     amiss = [
         f"{each.tally.total(LANDED)} counted for {each.part.landing.place.table}, {each.rows.rows} written"
         for each in written

@@ -1,7 +1,7 @@
-"""What a run would do, by doing it: the same stages on the same records, with effects that are only imagined.
+"""Show what a run would do: the same stages on the same records, with effects that change nothing.
 
-A start begins where a run would, tables are made and changed in memory, and rows go through every stage to a sink that
-keeps none. Nothing is claimed and nobody is shut out, so it may be done while the pipeline runs.
+A start begins where a run would begin. Tables are created and changed in memory, and rows pass every stage to a sink
+that keeps none. No epoch is taken and no start is fenced, so a dry run is safe while the pipeline runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,12 +35,12 @@ from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 HOUR_S = 3600.0
-SHORTEST_S = 1.0  # of a batch that follows the one before at once
+SHORTEST_S = 1.0  # the shortest batch that the estimate assumes
 
 
 @dataclass(frozen=True)
 class Example:
-    """The first dead letter of a reason."""
+    """The first dead-letter record with a reason."""
 
     topic: str
     partition: int
@@ -53,12 +53,12 @@ class Writing:
     """What would be written to one table."""
 
     rows: int = 0
-    spread: int = 0  # partitions of the table that one batch has rows for, at most
+    spread: int = 0  # the most partitions of the table that one batch has rows for
 
 
 @dataclass
 class Seen:
-    """What became of the records of a stream."""
+    """The outcomes of the records of a stream."""
 
     offsets: int = 0
     batches: int = 0
@@ -70,7 +70,7 @@ class Seen:
 
 @dataclass
 class ImaginedEffects(ChangesTables):
-    """Rows go to a sink that keeps none, and tables change in memory."""
+    """Sends rows to a sink that keeps none, and changes tables in memory."""
 
     seen: Seen
     dead_letters: str
@@ -101,7 +101,7 @@ class ImaginedEffects(ChangesTables):
         return place
 
     def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
-        """Nobody is told of what has not landed."""
+        """Do nothing: nothing was committed that lag tools could show."""
 
     def expire(self, place: Position) -> Position:
         return place
@@ -109,15 +109,15 @@ class ImaginedEffects(ChangesTables):
 
 @dataclass
 class ImaginedReports(BatchReports):
-    """Batches are counted, and nobody else is told of them."""
+    """Counts batches, and reports nothing."""
 
     seen: Seen = field(default_factory=Seen)
 
     def written(self, rows: Unpublished) -> None:
-        """No files are."""
+        """Do nothing: there are no files."""
 
     def published(self, rows: Unpublished, place: Position) -> None:
-        """Nothing is."""
+        """Do nothing: nothing was published."""
 
     def landed(self, landed: LandedBatch, span: Span) -> None:
         del span
@@ -135,7 +135,7 @@ class ImaginedReports(BatchReports):
 
 @dataclass(frozen=True)
 class ImaginedWorld:
-    """Of one stream; what is made upon the stage, the streams after it find there."""
+    """The world of one stream's dry run. Later streams share `stage`, so they find the tables that it created there."""
 
     connection: Connection
     watch: Watch
@@ -164,7 +164,7 @@ def _dead_letters(settings: Settings) -> str:
 
 
 def files_an_hour(seen: Seen, stream: StreamSettings) -> Mapping[str, float]:
-    """An estimate: as if records came at the sample's rate, by the times that the broker gave them."""
+    """Estimate the files that each table gets in an hour, if records keep the sample's rate by the broker's times."""
     tally = seen.tally
     span = ((tally.newest_ms or 0) - (tally.oldest_ms or 0)) / 1000
     if span <= 0 or not tally.received:
@@ -180,13 +180,13 @@ def files_an_hour(seen: Seen, stream: StreamSettings) -> Mapping[str, float]:
 
 
 def _files(rate: float, batch_s: float, spread: float) -> float:
-    """Of a table that so many rows a second go to; a batch has rows for one of its partitions at least."""
-    landings = min(HOUR_S / batch_s, rate * HOUR_S)
-    return landings * max(1.0, min(spread, rate * HOUR_S / landings))
+    """Estimate the files of one table in an hour, at `rate` rows a second. Each batch has rows for a partition."""
+    batches = min(HOUR_S / batch_s, rate * HOUR_S)
+    return batches * max(1.0, min(spread, rate * HOUR_S / batches))
 
 
 def _written(rows: DataFrame, layout: Sequence[Partition]) -> tuple[int, int]:
-    """How many rows, and about how many partitions they are for."""
+    """Count the rows, and estimate the number of their partitions."""
     values = [_value(rows, each) for each in layout if each.transform != "void"]
     spread = F.approx_count_distinct(F.xxhash64(*values)) if values else F.lit(1)
     seen = Observation()
@@ -194,13 +194,13 @@ def _written(rows: DataFrame, layout: Sequence[Partition]) -> tuple[int, int]:
     observed.write.format("noop").mode("overwrite").save()
     try:
         found = seen.get
-    except Py4JJavaError:  # Spark leaves the counting out where it finds that there is nothing to count
+    except Py4JJavaError:  # Spark skips the counting if it finds that there are no rows
         return 0, 0
     return found["rows"], found["spread"]
 
 
 def _value(rows: DataFrame, partition: Partition) -> Column:
-    """As many values as Iceberg's, not the same ones."""
+    """An expression with as many different values as Iceberg's partition, though not the same ones."""
     column = F.col(".".join(quoted(part) for part in partition.column.split(".")))
     transform, _, number = partition.transform.removesuffix("]").partition("[")
     if transform in {"year", "month", "day", "hour"}:
@@ -225,28 +225,28 @@ def _examples(letters: DataFrame) -> dict[str, Example]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """One stream: what was looked at, and what would become of it."""
+    """One stream: the records that were looked at, and what a run would do with them."""
 
     name: str
     seen: Seen
     there: int
     tables: Sequence[str]
     files_an_hour: Mapping[str, float]
-    refusal: LakehouseError | None  # what would keep it from starting, or end it
+    refusal: LakehouseError | None  # the error that would stop a run
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is there that was not looked at."""
+        """True if every record that was there was looked at."""
         return self.refusal is None and self.seen.offsets >= self.there
 
 
 @dataclass(frozen=True)
 class Foresight:
-    """What a run would do to the catalog; nothing of it was done."""
+    """What a run would change in the catalog. Nothing was changed."""
 
-    namespaces: Sequence[str]  # to be made
-    tables: Sequence[Foreseen]  # all that it would feed, changed or not
-    notes: Mapping[str, Sequence[str]]  # what there is to know of tables that are there
+    namespaces: Sequence[str]  # to be created
+    tables: Sequence[Foreseen]  # all tables that it would write to, changed or not
+    notes: Mapping[str, Sequence[str]]  # notes about existing tables
     streams: Sequence[Outlook]
 
     @property
@@ -259,12 +259,12 @@ def is_changed(table: Foreseen) -> bool:
 
 
 def properties_of(table: Foreseen) -> Mapping[str, str]:
-    """Those that would be set, without what a pipeline notes for itself."""
+    """The properties that would be set, without those in which the batch log lists tables."""
     return {key: text for key, text in table.properties.items() if not key.startswith(REGISTERED)}
 
 
 def foresee(pipeline: Pipeline, sample: int | None) -> Foresight:
-    """Stream by stream, upon one stage: what one would make, the next one finds."""
+    """Run all streams one after the other on one shared stage, so that each finds the tables of the earlier ones."""
     stage = DryRun()
     outlooks = [_outlook(pipeline, number, stage, sample) for number in range(len(pipeline.settings.streams))]
     lake = ImaginedTables(pipeline.connection, pipeline.settings.name, stage, create=pipeline.settings.catalog.create)
@@ -290,7 +290,7 @@ def _outlook(pipeline: Pipeline, number: int, stage: DryRun, sample: int | None)
 
 
 def _imagine(stream: Stream) -> None:
-    """One start, from where it would begin to what is there now; raises what would keep it from starting, or end it."""
+    """Run one imagined start up to the current end of the topics. Raises the error that would stop a run."""
     stream.refuse_unread()
     try:
         stream.start_once(RetryBudget(0, 0))
@@ -299,7 +299,7 @@ def _imagine(stream: Stream) -> None:
 
 
 def _looked_at(start: OneStart | None) -> tuple[int, Sequence[str]]:
-    """How many records were there for it, offset gaps among them, and the tables that it would feed."""
+    """The number of offsets that the start had to read, and the tables that it would write to."""
     if start is None or start.runner is None:
         return 0, ()
     begun, tables = start.runner.opened.start, start.runner.tables

@@ -38,15 +38,15 @@ from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
 from lakehouse_ingest.tables.expiry import expire
 from lakehouse_ingest.tables.retention import Retention, is_due, retention_of
 
-# Contract and column limits were checked while planning, by the names of fields, which the catalog does not know.
+# Contract and column limits were already checked while planning, by field name, which the catalog does not know.
 PLANNED = Contract(max_columns=None, max_depth=None)
-# Of a snapshot's summary, in the order of `Unpublished`.
+# Keys of a snapshot's summary, in the order of the fields of `Unpublished`.
 COUNTS = ("added-records", "added-data-files", "added-files-size", "changed-partition-count")
 
 
 @dataclass
 class ChangesTables:
-    """Tables are made and changed through a catalog: the real one, or one that only imagines the changes."""
+    """Creates and changes tables through a catalog: the real one, or the dry run's."""
 
     lake: PipelineTables
 
@@ -74,11 +74,11 @@ class ChangesTables:
 
 @dataclass
 class LiveEffects(ChangesTables):
-    """Of one start of one stream."""
+    """The effects of one start of one stream, on real tables."""
 
     spark: SparkSession
     pipeline: str
-    retention: Callable[[str], Retention]  # of a table
+    retention: Callable[[str], Retention]  # by table name
     group_offsets: GroupOffsets
     watch: Watch
     stream: str
@@ -114,10 +114,10 @@ class LiveEffects(ChangesTables):
             with self.watch.span("expire", self.stream, place.table), self.lake.turn(place.table):
                 place = self.lake.again(place)
                 if not is_due(place.snapshots, place.expirable):
-                    return place  # a sibling was here
+                    return place  # another stream of this process has just done it
                 count = expire(self.spark, place.table, self.pipeline, place.epoch, self.retention(place.table))
         except (Py4JError, PySparkException) as failure:
-            # What has landed has landed; expiry is tried again after the next landing.
+            # The batch is committed, so this failure ends nothing. Expiry is tried again after the next batch.
             self.watch.emit(SnapshotsNotExpired(table=place.table, error=spark_errors.sentence(failure)))
             return place
         self.watch.emit(SnapshotsExpired(table=place.table, count=count))
@@ -125,16 +125,16 @@ class LiveEffects(ChangesTables):
 
 
 class World(Protocol):
-    """What the streams of a pipeline act upon."""
+    """Creates what the streams of a pipeline work with: real, or for a dry run."""
 
     def lake(self, settings: Settings, pipeline: str) -> PipelineTables:
-        """The tables, as this stream sees them; one for all of its starts, for it knows the last epoch."""
+        """The tables as one stream sees them. All starts of the stream share it, because it knows the last epoch."""
         ...
 
     def effects(
         self, settings: Settings, stream: StreamSettings, lake: PipelineTables, source: Source, spark: SparkSession
     ) -> Effects:
-        """Of one start."""
+        """The effects of one start."""
         ...
 
     def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports: ...
@@ -142,11 +142,11 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class RealWorld:
-    """Nothing that is done here is undone."""
+    """Works on the real catalog and source."""
 
     connection: Connection
     watch: Watch
-    turns: Turns = field(default_factory=Turns)  # at the tables that several streams of this process write to
+    turns: Turns = field(default_factory=Turns)  # for tables that several streams of this process write to
 
     def lake(self, settings: Settings, pipeline: str) -> PipelineTables:
         emit = self.watch.emit

@@ -10,11 +10,11 @@ from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.stages.sources import Source
 
-REFUSED_S = 60.0  # until it is tried again, and warned of again
+REFUSED_S = 60.0  # how long to wait after a refusal, before the next attempt and warning
 
 
 class GroupOffsets:
-    """Of one stream, for one start."""
+    """The published group offsets of one stream, for one start."""
 
     def __init__(
         self,
@@ -33,7 +33,10 @@ class GroupOffsets:
         self.published: Offsets = {}
 
     def publish(self, complete: Offsets) -> None:
-        """Now and then, where there is news; a refusal is warned of once a minute, and ends nothing."""
+        """Publish offsets that have changed, at most every `every` seconds.
+
+        A refusal is warned about once a minute, and stops nothing.
+        """
         if complete == self.published or monotonic() < self._due:
             return
         try:
@@ -45,7 +48,7 @@ class GroupOffsets:
             self._due = monotonic() + self._every
 
     def publish_last(self, complete: Offsets) -> None:
-        """At the end of a start: nobody else comes to try it again."""
+        """Publish at the end of a start, whenever the last time was. There is no later attempt."""
         with suppress(LakehouseError):
             self._publish(complete)
 
@@ -56,5 +59,5 @@ class GroupOffsets:
         self.published = complete
 
     def _reads(self, topic: str, partition: int) -> bool:
-        """What is left out of the settings may not be there any more."""
+        """True if the settings read this partition. Others may no longer exist."""
         return topic in self._topics and (topic not in self._partitions or partition in self._partitions[topic])

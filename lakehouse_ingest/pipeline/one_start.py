@@ -1,4 +1,4 @@
-"""One start of one stream, from its claim to the end of its last query."""
+"""One start of one stream, from taking its epoch to the end of its last query."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -34,14 +34,14 @@ from lakehouse_ingest.tables.effects import Effects
 if TYPE_CHECKING:
     from lakehouse_ingest.pipeline.stream import Stream
 
-LOOK_S = 0.1  # how often the stream's thread looks whether to stop
-TOPICS_S = 10.0  # how often it looks whether its topics are still the same, and for more that match the pattern
-BEAT_S = 1.0  # how often it is seen whether Spark's query is alive, where anybody asks for it
+LOOK_S = 0.1  # how often the stream's thread checks whether to stop
+TOPICS_S = 10.0  # how often it checks for recreated topics, and for new topics and partitions
+BEAT_S = 1.0  # how often it checks whether Spark's query is alive, if the health page or metrics are on
 AT_ONCE = 8  # tables that are opened or written at the same time
 
 
 class Next(Enum):
-    """What follows when a query has ended well."""
+    """What follows a query that ended without an error."""
 
     END = "nothing more to do"
     QUERY = "the same start goes on, in larger batches"
@@ -49,30 +49,30 @@ class Next(Enum):
 
 
 class Recreated(TryAgain):
-    """The next start asks what is to be done."""
+    """A topic was recreated during a start. The next start reports it as a blocker."""
 
 
 @dataclass
 class OneStart:
-    """What lives no longer than one start."""
+    """The state of one start."""
 
     of: "Stream"
-    session: SparkSession  # its own
+    session: SparkSession  # used by this start only
     source: Source
     identity: SourceIdentity
     lake: PipelineTables
     budget: RetryBudget
     begun: ExitStack  # closed when the first query runs
-    ending: ExitStack  # closed when all has ended
-    goal: Offsets | None = None  # where it may end
+    ending: ExitStack  # closed at the end of the start
+    goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
     progress: QueryProgress | None = None
     _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
-    _gate: Lock = field(default_factory=Lock)  # held by a batch, and by whoever ends its query
+    _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
     _closing: Event = field(default_factory=Event)
 
     def run(self, span: Span) -> bool:
-        """Whether another start has to follow at once."""
+        """Run to the end. Returns True if another start has to follow at once."""
         stream = self.of
         pool = ("spark.scheduler.pool", stream.identity)
         threads = self.ending.enter_context(
@@ -89,7 +89,7 @@ class OneStart:
         try:
             then = self._queries(runner)
         except Exception:
-            # The next start begins behind the batches that are done: their rows of the batch log would never come.
+            # The next start begins after the completed batches, so nobody else would write their rows of the batch log.
             with suppress(LakehouseError, ConnectionError):
                 runner.record.write()
             raise
@@ -101,7 +101,7 @@ class OneStart:
         return then is Next.START
 
     def opened(self, effects: Effects, threads: ThreadPoolExecutor) -> BatchRunner:
-        """Claims the pipeline, and is ready for the first batch."""
+        """Take the epoch, and get ready for the first batch."""
         stream = self.of
         opening = Opening(
             stream.settings,
@@ -145,7 +145,7 @@ class OneStart:
     # -- queries ------------------------------------------------------------------------------------------
 
     def _queries(self, runner: BatchRunner) -> Next:
-        """One query after the other, for Spark's size of a batch is a query's; the last one's reason to end."""
+        """Run one query after the other, because Spark fixes the batch size of a query. Returns why the last ended."""
         while (then := self._query(runner)) is Next.QUERY:
             runner.begin_again(batch_size.after_landing(runner.record.size, self.of.stream.max_records))
         return then
@@ -153,7 +153,7 @@ class OneStart:
     def _query(self, runner: BatchRunner) -> Next:
         stream, failures = self.of, list[BaseException]()
         then = Next.END
-        closing = self._closing = Event()  # of this query alone: a late batch must not take the next one's for its own
+        closing = self._closing = Event()  # one for each query: a late batch must not see the next query's event
         with stream.watch.span("source.read", stream.name):
             frame = self.source.stream(self.session, runner.start, runner.record.size, stream.identity)
             if self.goal is not None and _has_come_to(self.goal, runner.start):
@@ -177,7 +177,7 @@ class OneStart:
                 stream.watch.report(stream.name, State.STOPPING)
             if then is not Next.QUERY:
                 self.ending.enter_context(stream.watch.stop(stream.name))
-            # A batch that is under way ends first.
+            # A running batch holds the gate, so it ends first.
             with stream.watch.span("source.close", stream.name), self._gate:
                 _end(query)
             batch.let_go()
@@ -194,7 +194,7 @@ class OneStart:
 
         def batch(rows: DataFrame, number: int) -> None:
             # The stopping thread holds the gate while it waits for this callback, so blocking here would deadlock.
-            # What is not landed now is read again by the next start.
+            # The next start reads the records of a skipped batch again.
             while not self._gate.acquire(timeout=LOOK_S):
                 if closing.is_set():
                     return
@@ -217,14 +217,14 @@ class OneStart:
         return batch
 
     def _ends(self) -> Offsets:
-        """While the next batch is not due yet, this is what shows that somebody is there."""
+        """The ends of the partitions. Each look also shows on the health page that the stream is alive."""
         self.of.watch.board.moved(self.of.name)
         return self.source.ends()
 
-    # -- beside a query -----------------------------------------------------------------------------------
+    # -- while a query runs -------------------------------------------------------------------------------
 
     def _attend(self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner) -> Next:
-        """Until it should end, or has ended by itself."""
+        """Wait until the query should end, or has ended by itself."""
         stream = self.of
         looked = beaten = monotonic()
         while query.isActive and not (stream.has_enough or stream.stop.wait(LOOK_S)):
@@ -244,7 +244,7 @@ class OneStart:
         return Next.END
 
     def _catch_up(self, runner: BatchRunner) -> None:
-        """With what a last batch has left for later, when no other comes to take it along."""
+        """Write what the last batch left for later, because no further batch may come to write it."""
         record = runner.record
         if (record.overdue or record.complete != self._began_at) and self._gate.acquire(blocking=False):
             try:
@@ -255,33 +255,34 @@ class OneStart:
                 self._gate.release()
 
     def _finds_others(self, runner: BatchRunner) -> bool:
-        """Whether there are topics that match the pattern, or partitions, that this start does not read.
+        """True if there are new topics or partitions to read.
 
-        Raises where a topic was recreated. That would otherwise go unnoticed when it has as many records as before. A
-        query that is told which partitions to read takes in no others by itself.
+        Raises if a topic was recreated, which would otherwise go unnoticed when it has as many records as before.
+        A query with a fixed list of partitions does not notice new ones by itself.
         """
         stream = self.of
-        pattern, told = stream.stream.topic_pattern, stream.settings.source.partitions
+        pattern, chosen = stream.stream.topic_pattern, stream.settings.source.partitions
         try:
             runner.refuse_recreated()
             return bool(
                 (pattern and not set(stream.topics).issuperset(self.source.matching(pattern)))
-                or (told and self.source.ends().keys() - runner.start.keys())
+                or (chosen and self.source.ends().keys() - runner.start.keys())
             )
         except Recreated:
             raise
         except TryAgain:
-            return False  # whether the broker is away is for the next batch to find
+            return False  # if the broker does not answer, the next batch reports it
 
 
 def refuse_recreated(source: Source, identity: SourceIdentity) -> None:
-    """Before anything of a batch is published, and now and then: Spark knows topics by name only.
+    """Raise if a topic was recreated. Called before each publication, and from time to time.
 
-    One that was recreated, and is longer already than the old one was, would be read from the old one's end.
+    Spark knows topics only by name. If a recreated topic is already longer than the old one was, Spark would read it
+    from the old one's end.
     """
     if (now := source.identity()) != identity:
         others = [topic for topic, topic_id in identity.topics.items() if now.topics.get(topic) != topic_id]
-        raise Recreated(f"{', '.join(others) or now.cluster} was made anew while it was read")
+        raise Recreated(f"{', '.join(others) or now.cluster} was recreated while it was read")
 
 
 def _has_come_to(goal: Offsets, complete: Offsets) -> bool:
@@ -289,5 +290,5 @@ def _has_come_to(goal: Offsets, complete: Offsets) -> bool:
 
 
 def _end(query: StreamingQuery) -> None:
-    with suppress(StreamingQueryException):  # it is read once more, as query.exception()
+    with suppress(StreamingQueryException):  # the caller reads it from query.exception()
         query.stop()

@@ -1,4 +1,4 @@
-"""What a person says of one run, beside the settings."""
+"""The options of one run, beside the settings."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,12 @@ if TYPE_CHECKING:  # it loads pyspark, and the command line should not
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Made where the words are read, and carried whole from there."""
+    """Built by the command line or the Python API, and passed on unchanged."""
 
-    until_latest: bool = False  # end when all that is there at the start has landed
-    max_batches: int | None = None  # end when each stream has landed so many
-    sample: int | None = None  # end when each stream has read so many offsets
-    accept_changes: bool = False  # of settings that a running pipeline relies on
-    allow_code: bool = False  # settings may name code
-    transform: "Transform | None" = None  # of Python's API: for every stream, instead of those that the settings name
-    jars: Path | None = None  # a folder with all of them; none: the cache
+    until_latest: bool = False  # end when everything that was there at the start is committed
+    max_batches: int | None = None  # end when each stream has committed this many batches
+    sample: int | None = None  # end when each stream has read this many offsets
+    accept_changes: bool = False  # accept changed settings that a running pipeline relies on
+    allow_code: bool = False  # allow settings to name code
+    transform: "Transform | None" = None  # from the Python API; replaces those of the settings in every stream
+    jars: Path | None = None  # a folder with all jars; None: the cache

@@ -1,6 +1,6 @@
-"""When to land next: by time, by rows, or when nothing new comes.
+"""Decide when the next batch is due: by time, by the number of records, or when no more records arrive.
 
-Spark takes what is there each time it is let; so the pace is kept by the end of a batch, not by a trigger.
+Spark starts the next batch as soon as the last one returns. So each batch waits at its end; there is no trigger.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import StreamSettings
 
-LOOK_S = 0.5  # how often the broker is asked how much waits
+LOOK_S = 0.5  # how often the broker is asked how many records are waiting
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a moment looks like: seconds since the last landing began, records waiting, seconds without a new one."""
+    """Seconds since the last batch began, records that are waiting, and seconds without a new one."""
 
     elapsed: float
     records: int
@@ -25,7 +25,7 @@ class Waiting:
 
 
 def due(waiting: Waiting, settings: StreamSettings) -> str | None:
-    """The reason to land now, or None."""
+    """The reason to begin the next batch now, or None."""
     if waiting.elapsed >= settings.every:
         return "time"
     if waiting.records >= settings.max_records:
@@ -38,7 +38,7 @@ def due(waiting: Waiting, settings: StreamSettings) -> str | None:
 def wait_until_due(
     settings: StreamSettings, began: float, landed: Offsets, ends: Callable[[], Offsets], stop: Event
 ) -> str:
-    """Returns the reason; `stop` ends the wait at once."""
+    """Wait until the next batch is due. Returns the reason; `stop` ends the wait at once."""
     waits, changed = 0, monotonic()
     while not stop.is_set():
         now = monotonic()
@@ -50,7 +50,7 @@ def wait_until_due(
         try:
             seen = sum(max(0, end - landed.get(at, 0)) for at, end in ends().items())
         except TryAgain:
-            continue  # whether the broker is away is for the next batch to find
+            continue  # if the broker does not answer, the next batch reports it
         if seen != waits:
             waits, changed = seen, monotonic()
     return "stop"

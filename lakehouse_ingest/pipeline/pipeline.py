@@ -1,4 +1,4 @@
-"""The pipeline: its streams, each in a thread of its own, until all have ended."""
+"""Run the streams of a pipeline, each in a thread of its own, until all have ended."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -32,16 +32,16 @@ class Pipeline:
     scratch: Path
     options: RunOptions = RunOptions()  # noqa: RUF009 - it is frozen
     stop: Event = field(default_factory=Event)
-    transforms: Sequence[Transform | None] = ()  # of each stream, in their order
+    transforms: Sequence[Transform | None] = ()  # one for each stream, in their order
     running: list[Stream] = field(default_factory=list)
 
     @property
     def landed(self) -> int:
-        """Batches so far."""
+        """The number of committed batches so far."""
         return sum(stream.landed for stream in self.running)
 
     def streams(self, world: World, options: RunOptions) -> list[Stream]:
-        """Each of the settings' streams, to act upon this world."""
+        """The streams of the settings, in this world."""
         return [
             Stream(
                 self.settings,
@@ -58,8 +58,10 @@ class Pipeline:
         ]
 
     def run(self) -> None:
-        """Returns when stopped, drained or done with its batches. A stream that ends with an error leaves the others
-        running; what it raised is raised here when all have ended."""
+        """Run until stopped, drained or done with the batches.
+
+        If a stream fails, the others go on. When all have ended, the first error is raised here.
+        """
         self.running = self.streams(RealWorld(self.connection, self.watch), self.options)
         self.watch.board.expect(stream.name for stream in self.running)
         looks = Looks(self.watch, self.settings.source, self.running, self._jvm)
@@ -68,7 +70,7 @@ class Pipeline:
             try:
                 ended = [self._ended(running[future], future, len(running)) for future in as_completed(running)]
             except BaseException:
-                self.stop.set()  # an interruption of this thread: those in their own threads end as well
+                self.stop.set()  # this thread was interrupted, so the streams' threads must end as well
                 raise
         if failed := [failure for failure in ended if failure]:
             raise failed[0]

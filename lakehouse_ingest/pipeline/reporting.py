@@ -1,4 +1,4 @@
-"""What is reported of a batch once it is done: its event, the gauges of its tables, its span."""
+"""Report a batch after each step: its event, the gauges of its tables, and its span."""
 
 import datetime as dt
 from collections.abc import Callable, Iterable
@@ -14,21 +14,21 @@ from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import LandedBatch
 from lakehouse_ingest.tables.effects import Unpublished
 
-MANY_FILES = 1_000  # in one write: only partitions that are too small make so many
+MANY_FILES = 1_000  # in one write: a batch has this many only if partitions are too small
 MEASURED_EVERY_S = 60.0
-LINKS = 32  # from a batch to the spans in which its records were sent
+LINKS = 32  # the most links from a batch to the spans that sent its records
 
 
 @dataclass
 class BatchReports:
-    """Of one stream, for one start."""
+    """The reports of one stream, for one start."""
 
     stream: str
     watch: Watch
-    dead_letters: str  # the table of that name is not one of the landed ones
+    dead_letters: str  # the name of the dead-letter table, whose rows are not counted as landed
     metadata_size: Callable[[str], int]
     newest: float | None = None  # the broker's time of the newest record of the last batch
-    _measured: dict[str, float] = field(default_factory=dict)  # when the metadata of a table were measured last
+    _measured: dict[str, float] = field(default_factory=dict)  # when each table's metadata was last measured
 
     def written(self, rows: Unpublished) -> None:
         if rows.files > MANY_FILES:
@@ -37,7 +37,7 @@ class BatchReports:
                     table=rows.landing.place.table,
                     files=rows.files,
                     rows=rows.rows,
-                    advice="`partition_by` has a value for nearly each row: bucket(16, column) has few",
+                    advice="`partition_by` gives nearly every row its own partition: use bucket(16, column)",
                 )
             )
 
@@ -80,7 +80,7 @@ class BatchReports:
         )
 
     def due(self, tables: Iterable[str]) -> list[str]:
-        """Those whose metadata are to be measured now. It costs a request to the catalog and one to the store."""
+        """The tables to measure now. Each measurement costs a request to the catalog and one to the file store."""
         if not self.watch.measures:
             return []
         now = monotonic()

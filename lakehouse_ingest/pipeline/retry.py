@@ -1,4 +1,4 @@
-"""How often a stream begins again, and when it gives up."""
+"""Decide how long a stream waits before it starts again, and when it gives up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class Retry:
 
 
 class RetryBudget:
-    """Waits grow from attempt to attempt; whatever recovers in between begins anew with a short one.
+    """Waits grow from attempt to attempt. A committed batch, or a start that was up for long, resets them.
 
-    Time in which a start was up does not count: a quiet topic whose broker is away for a moment now and then is never
-    given up.
+    The time in which a start was up does not count towards the limit. So a stream of a quiet topic does not give up
+    because its broker fails to answer for a moment now and then.
     """
 
     def __init__(self, first_wait_s: float, limit_s: float, clock: Callable[[], float] = monotonic) -> None:
@@ -28,14 +28,14 @@ class RetryBudget:
         self._up_since: float | None = None
 
     def begins(self) -> None:
-        """A start begins; it is up only when its query can take records."""
+        """A start begins. It is not up before its query can read records."""
         self._up_since = None
 
     def is_up(self) -> None:
         self._up_since = self._clock()
 
     def failed(self, *, landed: bool) -> Retry | None:
-        """What to do after a start that `landed` a batch or not; None: give up."""
+        """The next attempt after a failed start; None to give up. `landed`: the start has committed a batch."""
         now = self._clock()
         up = now - self._up_since if self._up_since is not None else 0.0
         if not self._attempt or landed or up > max(self._limit, LONGEST_WAIT_S):

@@ -1,7 +1,7 @@
-"""What is found out from time to time beside the batches: how far behind, at what cost, and what holds records back.
+"""Measure from time to time, beside the batches: lag, CPU and memory, and open transactions that hold records back.
 
-In a thread of its own: a broker that is slow to answer keeps no stream waiting. Where nobody asks for figures it looks
-seldom, for nothing but transactions that hang: only the log tells of these.
+It runs in a thread of its own, so that a slow broker does not delay a stream. If no metrics and no page are asked for,
+it looks seldom, and only for transactions that hang, which are reported in the log.
 """
 
 import json
@@ -30,23 +30,23 @@ from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.stages.sources.open_transactions import OpenTransactions, uncommitted
 
 LOOK_S = 5.0
-SELDOM_S = 60.0  # where nobody asks
+SELDOM_S = 60.0  # if nobody asks for figures
 FIRST_S = 0.5  # until all streams have begun
-SAMPLES = 64  # of the ends that were seen; the older, the fewer
+SAMPLES = 64  # past ends to remember; older ones are thinned out
 
 
-# -- how far behind -----------------------------------------------------------------------------------------
+# -- lag ----------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Behind:
-    """How far a stream is behind: in offsets, and by when the ends were seen to be there."""
+    """The lag of a stream, in records and in seconds."""
 
-    _seen: list[tuple[float, Offsets]] = field(default_factory=list)  # in their order
+    _seen: list[tuple[float, Offsets]] = field(default_factory=list)  # moments and ends, oldest first
 
     def see(self, moment: float, ends: Offsets) -> None:
         if self._seen and self._seen[-1][1] == ends:
-            self._seen[-1] = (moment, ends)  # until then nothing more had come
+            self._seen[-1] = (moment, ends)  # nothing more had arrived by this moment
             return
         self._seen.append((moment, ends))
         if len(self._seen) > SAMPLES:
@@ -58,10 +58,10 @@ class Behind:
         return {at: max(0, end - landed.get(at, 0)) for at, end in ends.items()}
 
     def seconds(self, now: float, landed: Offsets, newest: float | None) -> float:
-        """For how long the oldest record that has not landed has been waiting, at most.
+        """The longest time that any uncommitted record can have been waiting.
 
-        All that was there at a moment has landed: so whatever waits has come since. Before the first such moment only
-        the broker's time of the newest record that has landed tells: what waits came after it, by and large.
+        If all records up to a past moment's ends are committed, every waiting record arrived after that moment. Before
+        there is such a moment, use the broker's time of the newest committed record: most waiting records are newer.
         """
         if not any(self.lag(landed).values()):
             return 0.0
@@ -71,11 +71,13 @@ class Behind:
         return max(0.0, now - (newest if newest is not None else self._seen[0][0]))
 
 
-# -- what the processes take --------------------------------------------------------------------------------
+# -- CPU and memory -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Used:
+    """What a process has used."""
+
     cpu_s: float
     memory: int  # bytes
 
@@ -84,25 +86,25 @@ class Used:
 
 
 def used(pid: int) -> Used | None:
-    """By a process until now; None where that can't be seen, or it has ended."""
+    """What a process has used until now. None if it has ended or cannot be seen."""
     try:
         numbers = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
         resident = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
-        ticks = int(numbers[11]) + int(numbers[12])  # in itself, and in the kernel for it
+        ticks = int(numbers[11]) + int(numbers[12])  # user time and system time
     except (OSError, ValueError, IndexError):
         return _ourselves() if pid == os.getpid() else None
     return Used(ticks / os.sysconf("SC_CLK_TCK"), resident * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _ourselves() -> Used:
-    """Without /proc: the memory is the most that there was."""
+    """The same for this process, without /proc. The memory is the peak, because nothing else is known."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     return Used(own.ru_utime + own.ru_stime, own.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 
 
 def descendants(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError, ValueError):  # it may end while it is looked at
+        with suppress(OSError, ValueError):  # the process may end during the look
             for child in map(int, task.read_text(encoding="utf-8").split()):
                 yield child
                 yield from descendants(child)
@@ -110,7 +112,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 @dataclass
 class Processes:
-    """What ours have used since they were last asked."""
+    """The CPU and memory of our processes, since the last look."""
 
     jvm: int | None
     _before: dict[str, float] = field(default_factory=dict)
@@ -124,7 +126,7 @@ class Processes:
                 found["workers"] = sum(workers, Used(0, 0))
         for process, now in found.items():
             if now is not None:
-                # Of workers that have ended nothing is known any more: a sum may fall.
+                # Workers that have ended no longer count, so the sum may fall.
                 watch.count(
                     "lakehouse.process.cpu", max(0.0, now.cpu_s - self._before.get(process, 0)), process=process
                 )
@@ -132,21 +134,21 @@ class Processes:
                 self._before[process] = now.cpu_s
 
 
-# -- Spark's own words --------------------------------------------------------------------------------------
+# -- Spark's progress ---------------------------------------------------------------------------------------
 
 
 @dataclass
 class QueryProgress:
-    """Of one query: what Spark says of its last trigger, which is also a sign that the query is alive."""
+    """Spark's report on the last trigger of a query. A new report also shows that the query is alive."""
 
     query: StreamingQuery
     said: Mapping[str, Any] = field(default_factory=dict)
     _at: str = ""
 
     def has_moved(self) -> bool:
-        """Whether there was a trigger since the last look, be it an idle one."""
-        with suppress(Py4JError, OSError):  # one that has ended is for its stream to find
-            # Spark's own object: pyspark's would be asked of the JVM field by field.
+        """True if there was a trigger since the last look, even an idle one."""
+        with suppress(Py4JError, OSError):  # the stream itself finds out that its query has ended
+            # Read Spark's own object as one JSON text: pyspark asks the JVM for each field.
             last = java_query(self.query).lastProgress()
             if last is not None and (at := str(last.timestamp())) != self._at:
                 self._at, self.said = at, json.loads(last.json())
@@ -164,26 +166,28 @@ class QueryProgress:
             watch.gauge("lakehouse.spark.phase.duration", milliseconds / 1000, stream=stream, phase=phase)
 
 
-# -- from time to time --------------------------------------------------------------------------------------
+# -- the sampler --------------------------------------------------------------------------------------------
 
 
 class Sampled(Protocol):
-    """What is asked of a stream."""
+    """What the sampler reads of a stream."""
 
     @property
     def name(self) -> str: ...
     @property
     def topics(self) -> Sequence[str]: ...
     @property
-    def at(self) -> Offsets: ...  # all below has landed; empty before its first start
+    def at(self) -> Offsets: ...  # all offsets below are committed; empty before its first start
     @property
-    def newest(self) -> float | None: ...  # the broker's time of the newest record that has landed
+    def newest(self) -> float | None: ...  # the broker's time of the newest committed record
     @property
     def progress(self) -> QueryProgress | None: ...
 
 
 @dataclass
 class Looks:
+    """Looks at all streams, and reports what it finds."""
+
     watch: Watch
     settings: SourceSettings
     streams: Sequence[Sampled]
@@ -191,7 +195,7 @@ class Looks:
     clock: Callable[[], float] = monotonic
     _behind: dict[str, Behind] = field(default_factory=dict)
     _open: dict[str, OpenTransactions] = field(default_factory=dict)
-    _sources: dict[str, tuple[Sequence[str], Source]] = field(default_factory=dict)  # of our own, by stream
+    _sources: dict[str, tuple[Sequence[str], Source]] = field(default_factory=dict)  # its own, by stream
 
     def __post_init__(self) -> None:
         self._processes = Processes(self.jvm)
@@ -207,16 +211,16 @@ class Looks:
 
     def _offsets(self, stream: Sampled) -> None:
         behind = self._behind.setdefault(stream.name, Behind())
-        landed = stream.at  # before the ends: what lands meanwhile is not behind
+        landed = stream.at  # read before the ends, so that the lag is never reported too small
         for (topic, number), offset in landed.items():
             self.watch.gauge("lakehouse.offset", offset, stream=stream.name, topic=topic, partition=number)
         moment = time()
         try:
             source = self._source(stream)
-            _, high = source.bounds()  # before the ends: what is written meanwhile waits for no transaction
+            _, high = source.bounds()  # read before the ends, so that new records do not look held back
             ends = source.ends()
         except LakehouseError:
-            return  # how far behind is not known while the broker is away; that it is, the stream finds
+            return  # there is no lag to report while the broker does not answer; the stream reports the outage
         self.watch.uncommitted(stream.name, uncommitted(ends, high))
         for found in self._open.setdefault(stream.name, OpenTransactions()).see(self.clock(), ends, high):
             self.watch.emit(
@@ -242,7 +246,7 @@ class Looks:
 
 @contextmanager
 def looking(looks: Looks) -> Iterator[None]:
-    """While the block runs."""
+    """Look from time to time until the block ends."""
     end = Event()
     thread = Thread(target=_until, args=(end, looks), name="looks", daemon=True)
     thread.start()
@@ -250,7 +254,7 @@ def looking(looks: Looks) -> Iterator[None]:
         yield
     finally:
         end.set()
-        thread.join(1.0)  # it may be waiting for a broker: what it would find then is of no use any more
+        thread.join(1.0)  # not longer: it may be waiting for a broker, and nobody needs its figures now
 
 
 def _until(end: Event, looks: Looks) -> None:
@@ -268,5 +272,5 @@ def _safely(look: Callable[[], None], watch: Watch) -> None:
     began = monotonic()
     try:
         look()
-    except Exception as failure:  # noqa: BLE001 - whatever there is to see, it ends no stream, and no looking
+    except Exception as failure:  # noqa: BLE001 - no failure here may end a stream, or the sampler
         watch.emit(LookFailed(error=failure, took_s=monotonic() - began))

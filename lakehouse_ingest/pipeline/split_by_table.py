@@ -1,7 +1,7 @@
-"""The records of a batch, each on its way to a table, or to none.
+"""Split the records of a batch by table.
 
-First a look: an aggregate over records in memory tells which routes there are, how many records take each, and what
-fields these have. Then tables are made ready for them, and only then the rows of each table are split off.
+First comes a look: one aggregate over the records in memory finds the routes, the number of records on each, and their
+fields. Then tables are made ready for these records. Only then are the rows of each table split off.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,35 +26,37 @@ from lakehouse_ingest.tables.first_batch import Planned
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
-AT_A_TIME = 64  # tables that are made before they are registered
+AT_A_TIME = 64  # tables that are created before they are registered
 
-# Does something for each item, all of them at once; what was made of them, and what went wrong with others.
+# Does something for each item, in parallel. Gives the results, and the failures of the other items.
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], tuple[list[Any], list[BaseException]]]
 
 
 class Spans(Protocol):
-    """Begins one; the table is what it is about."""
+    """Begins a span, which may be about a table."""
 
     def __call__(self, name: str, table: str | None = None, /, **attributes: object) -> Span: ...
 
 
 @dataclass(frozen=True)
 class TablePart:
-    """The rows for one table, sound and faulty ones, in its columns."""
+    """The rows for one table in its columns, with and without faults."""
 
     landing: Landing
     rows: DataFrame
-    size: int  # records at most
-    names: frozenset[str]  # of the fields that are known: columns, and what is in them
+    size: int  # the most records that they may be
+    names: frozenset[str]  # the known field names: columns, and the fields inside them
 
 
 @dataclass(frozen=True)
 class SplitBatch:
+    """The records of a batch, split by table."""
+
     parts: Sequence[TablePart]
     astray: Sequence[DataFrame] = ()  # records that no table takes, with their fault
-    looked: Tally | None = None  # what the look counted: filtered, or all the others
+    looked: Tally | None = None  # the look's counts: filtered records, and all others
     failures: Sequence[BaseException] = ()  # of tables that could not be made ready
-    notes: Sequence[str] = ()  # why there is no table yet for some of the records
+    notes: Sequence[str] = ()  # why some of the records have no table yet
 
 
 @dataclass(frozen=True)
@@ -69,39 +71,40 @@ class Group:
 
 @dataclass(frozen=True)
 class BatchLook:
-    """The records of a batch, in memory and routed, and what a look at them has told."""
+    """The routed records of a batch, kept in memory, and what a look at them has found."""
 
     routed: DataFrame
-    tally: Tally  # filtered, or all the others
+    tally: Tally  # filtered records, and all others
     groups: Sequence[Group]
 
 
 @dataclass(frozen=True)
 class Ready:
-    """Tables that are ready for the records of a batch."""
+    """The tables that are ready for the records of a batch."""
 
-    led: list[tuple[Group, TableKeeper | Refusal]]  # where each group goes
+    led: list[tuple[Group, TableKeeper | Refusal]]  # the table of each group, or why it has none
     planned: list[tuple[Group, TableKeeper, Planned]]
     failures: list[BaseException]  # of tables that could not be made ready
 
 
 def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> SplitBatch:
-    """All to one table that is known: nothing has to be looked at before the one pass that writes."""
+    """Send all records to one known table. They need no look before the one pass that writes them."""
     assert keeper.landing
     plan = keeper.plan((), records)
     return SplitBatch([TablePart(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
 
 
 def look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, *, traces: bool) -> BatchLook:
-    """Which routes the records take, how many each of them, and what fields they have. Changes nothing."""
+    """Find the routes of the records, the number of records on each, and their fields. Changes nothing."""
     tally = _counted(routed, batch, traces=traces)
     return BatchLook(routed, tally, _groups(routed, stream, tables))
 
 
 def make_ready(groups: Sequence[Group], tables: StreamTables, each: Each) -> Ready:
-    """Make and change tables, so that each group has one whose columns its records fit; or say why it has none.
+    """Create and change tables, so that each group has a table that fits its records. Or say why it has none.
 
-    A few at a time are made and then registered: a start that ends in between leaves these to the next one.
+    Tables are created and then registered in groups of `AT_A_TIME`. If the start ends between the two, the next start
+    finds at most these tables unregistered, and still without rows.
     """
     ready = Ready([], [], [])
     for at in range(0, len(groups), AT_A_TIME):
@@ -135,7 +138,7 @@ def split(
             parts.append(TablePart(keeper.landing, rows, group.size, plan.plan.names))
         else:
             nowhere.append(rows.select(RECORD, FAULT))
-            notes.append(f"{keeper.name} is not made: {plan.why}")
+            notes.append(f"{keeper.name} is not created yet: {plan.why}")
     going = [group for group, keeper in ready.led if isinstance(keeper, TableKeeper)]
     if looked.tally.total(LANDED) > sum(group.size for group in going):
         refused = {group.route: refusal for group, refusal in ready.led if isinstance(refusal, Refusal)}
@@ -144,7 +147,7 @@ def split(
 
 
 def _counted(routed: DataFrame, batch: Range, *, traces: bool) -> Tally:
-    """The first who looks: for this the records come from the source, and then they are in memory."""
+    """Count the records. This first action reads them from the source, and from then on they are in memory."""
     outcome = F.when(F.col(ROUTE) == NOT_KEPT, accounting.number_of(FILTERED)).otherwise(accounting.number_of(LANDED))
     return accounting.count(routed, batch, outcome, traces=traces)
 
@@ -158,7 +161,7 @@ def _groups(routed: DataFrame, stream: StreamSettings, tables: StreamTables) -> 
             F.count(F.lit(1)).alias("size"),
             (tables.format.seen() if infers else F.lit(None).cast("string")).alias("seen"),
         )
-        # Those that have a table, and then by name, for there may be more of them than memory is for.
+        # There may be more routes than fit into memory: routes with a table come first, then the others by name.
         .orderBy(~F.col(ROUTE).isin([str(route) for route in tables.routes]), ROUTE)
         .limit(2 * stream.max_tables)
         .collect()
@@ -176,7 +179,7 @@ def _planned(group: Group, keeper: TableKeeper) -> Planned:
 def _shaped(
     rows: DataFrame, keeper: TableKeeper, planned: Planned, spans: Spans, transform: Transform | None = None
 ) -> DataFrame:
-    """The expressions, which are made here and run when they are written: so do the spans say."""
+    """Build the expressions that decode and shape the rows. They run during the write, so the spans are lazy."""
     with spans("decode", keeper.name, lazy=True):
         decoded = _decoded(rows, keeper.format, planned)
     if transform:
@@ -209,10 +212,10 @@ def _nowhere(
     unasked = tables.unasked
     fault = F.when(F.col(ROUTE).isNotNull(), worded(unasked.reason, unasked.detail, STAGE))
     for reason in (Reason.NAME_TAKEN, Reason.NO_TABLE, Reason.TOO_MANY_TABLES):
-        told = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is reason}
-        if told:
-            detail = F.try_element_at(F.map_from_arrays(F.lit([*told]), F.lit([*told.values()])), F.col(ROUTE))
-            fault = F.when(F.col(ROUTE).isin([*told]), faulty(reason, detail, STAGE)).otherwise(fault)
-    # What can't be read at all has no type either: then that is what is said of it.
+        details = {str(route): refusal.detail for route, refusal in refused.items() if refusal.reason is reason}
+        if details:
+            detail = F.try_element_at(F.map_from_arrays(F.lit([*details]), F.lit([*details.values()])), F.col(ROUTE))
+            fault = F.when(F.col(ROUTE).isin([*details]), faulty(reason, detail, STAGE)).otherwise(fault)
+    # A record that cannot be decoded has no type either. Decode first, so that its fault says so.
     read = tables.format.decode(left.withColumn(FAULT, F.coalesce(FAULT, fault)), ())
     return astray(read, stream, tables.format.field).select(RECORD, FAULT)

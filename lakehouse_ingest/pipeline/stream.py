@@ -1,7 +1,7 @@
-"""One stream: it begins from the tables, lets Spark take what is there, and begins again when a dependency broke.
+"""One stream: start from what the tables hold, run Spark's query, and start again after an outage.
 
-There is one way to recover, and it is the way of every start: read what the tables hold, take the next epoch,
-start Spark at exactly those offsets with a new checkpoint.
+There is one way to recover, and every start takes it: read what the tables hold, take the next epoch, and start Spark
+at exactly those offsets with a new checkpoint.
 """
 
 import re
@@ -44,7 +44,7 @@ class Stream:
     """One stream of a pipeline; `stop` may be set from any thread or signal handler."""
 
     settings: Settings
-    stream: StreamSettings  # with a pattern: and the topics that the last start has found
+    stream: StreamSettings  # with `topic_pattern`, `topics` holds what the last start found
     spark: SparkSession
     world: World
     watch: Watch
@@ -53,21 +53,21 @@ class Stream:
     stop: Event
     transform: Transform | None = None
     process: replicas.Process = field(default_factory=replicas.this_process)
-    landed: int = 0  # batches
-    offsets: int = 0  # in them
-    at: Offsets = field(default_factory=dict)  # all below has landed; empty before the first start
-    newest: float | None = None  # the broker's time of the newest record that has landed here
-    current: OneStart | None = None  # the start that runs, or the last one
+    landed: int = 0  # committed batches
+    offsets: int = 0  # offsets in these batches
+    at: Offsets = field(default_factory=dict)  # all offsets below are committed; empty before the first start
+    newest: float | None = None  # the broker's time of the newest committed record
+    current: OneStart | None = None  # the running start, or the last one
     _lake: PipelineTables | None = None
 
     @property
     def identity(self) -> str:
-        """Its name in the ledger."""
+        """The ledger name."""
         return self.settings.identity_of(self.stream)
 
     @property
     def name(self) -> str:
-        """As people know it."""
+        """The name that people see."""
         return self.stream.known_as
 
     @property
@@ -76,7 +76,7 @@ class Stream:
 
     @property
     def progress(self) -> QueryProgress | None:
-        """Of the query that runs."""
+        """The progress of the running query."""
         return self.current.progress if self.current else None
 
     @property
@@ -85,7 +85,7 @@ class Stream:
         return (most is not None and self.landed >= most) or (sample is not None and self.offsets >= sample)
 
     def run(self) -> None:
-        """Returns when stopped, drained or done with its batches; raises what a person has to settle."""
+        """Run until stopped, drained or done with the batches. Raises what a person has to decide or fix."""
         self.refuse_unread()
         if self.settings.catalog.publish == "direct":
             self.watch.emit(PublishesDirectly(stream=self.name))
@@ -116,21 +116,21 @@ class Stream:
         refuse_unread(self.settings.source, self._is_read)
 
     def start_once(self, budget: RetryBudget) -> bool:
-        """Whether another start has to follow at once: there are topics or partitions that this one does not read."""
+        """Run one start. Returns True if new topics or partitions need another start at once."""
         self.watch.report(self.name, State.STARTING)
         source = self._source()
         if source is None:
             return False
-        # A pool for each stream: one with much to do must not keep another waiting. The query inherits it.
+        # Each stream has a pool, so that a busy stream does not keep others waiting. The query inherits it.
         pool = ("spark.scheduler.pool", self.identity)
         self.spark.sparkContext.setLocalProperty(*pool)
-        # A start that ends before its query runs has no stop.
+        # `begun` measures the start and `ending` cleans up after it. They end at different moments.
         with ExitStack() as ending, ExitStack() as begun:
             span = begun.enter_context(self._begun())
             session = ending.enter_context(session_of_its_own(self.spark))
             with self.watch.span("source.connect", self.name):
                 identity = source.identity()
-            if not self._lets_others_land(self.lake):
+            if not self._may_start(self.lake):
                 return False
             self.current = OneStart(self, session, source, identity, self.lake, budget, begun, ending)
             return self.current.run(span)
@@ -144,12 +144,12 @@ class Stream:
         """The error that says who must act."""
         if isinstance(failure, LakehouseError):
             return failure
-        said = f"{spark_errors.whole(failure)}\n{causes}"
+        text = f"{spark_errors.whole(failure)}\n{causes}"
         source = sources.chosen(self.settings.source)
         found = (
-            source.explained(said, self.settings.source)
-            or spark_errors.of_disk(said, self.scratch)
-            or TryAgain(spark_errors.first_line(said))
+            source.explained(text, self.settings.source)
+            or spark_errors.of_disk(text, self.scratch)
+            or TryAgain(spark_errors.first_line(text))
         )
         found.__cause__ = failure
         return found
@@ -158,8 +158,8 @@ class Stream:
         reads = span_names.reading(self.settings.source.kind, self.stream.topics, self.identity)
         return self.watch.start(self.name, reads)
 
-    def _lets_others_land(self, lake: PipelineTables) -> bool:
-        """Waits where replicas replace each other; False: it is to stop instead."""
+    def _may_start(self, lake: PipelineTables) -> bool:
+        """Wait first if replicas keep replacing each other. False if the pipeline is to stop instead."""
         if self.options.until_latest or lake.has_claimed:
             return True
         record = f"{self.settings.catalog.namespace}.{self.settings.ledger.batch_table}"
@@ -173,15 +173,15 @@ class Stream:
         return not stopped
 
     def _source(self) -> Source | None:
-        """The topics as they are now, one of which a pattern waits for. None: it ends before there is one."""
+        """The source with its current topics. With `topic_pattern`, wait for the first match; None if the run ends."""
         kind, pattern = sources.chosen(self.settings.source), self.stream.topic_pattern
         if not pattern:
             return kind(self.settings.source, self.stream.topics)
-        everything, told = kind(self.settings.source, ()), False
+        everything, reported = kind(self.settings.source, ()), False
         while not (found := everything.matching(pattern)):
-            if not told:
+            if not reported:
                 self.watch.emit(NoTopicYet(stream=self.name, topic_pattern=pattern))
-            told = True
+            reported = True
             self.watch.board.report(self.name, State.STARTING, f"no topic matches {pattern} yet")
             if self.options.until_latest or self.stop.wait(one_start.TOPICS_S):
                 return None
@@ -189,13 +189,13 @@ class Stream:
         return kind(self.settings.source, found)
 
     def _is_read(self, topic: str) -> bool:
-        """Whether any stream of the pipeline may read it."""
+        """True if any stream of the pipeline may read the topic."""
         return any(
             re.fullmatch(each.topic_pattern, topic) if each.topic_pattern else topic in each.topics
             for each in self.settings.streams
         )
 
     def _spark_is_gone(self) -> bool:
-        """Whether there is no Java process any more to try it with."""
+        """True if the Java process has ended, so that a retry is pointless."""
         process = java_process(self.spark)
         return process is not None and process.poll() is not None

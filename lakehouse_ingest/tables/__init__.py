@@ -1,4 +1,4 @@
-"""The door to the catalog, and the only importer of `catalog`: our place on each table, taken and moved."""
+"""The tables of a pipeline. Only this room sends requests to the catalog."""
 
 from catalog import (
     WRITTEN_FORMAT,
@@ -34,7 +34,7 @@ from lakehouse_ingest.tables.position import Known, Position, Registered, newest
 from lakehouse_ingest.tables.publishing import WriteTarget
 from lakehouse_ingest.tables.turns import Turns
 
-# The values that cross this door.
+# What other rooms may use.
 __all__ = [
     "FOLLOW",
     "WRITTEN_FORMAT",

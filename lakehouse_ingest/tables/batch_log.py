@@ -1,4 +1,7 @@
-"""The batch record: a row a batch, and one for each table that it landed in. A second copy, not the guarantee."""
+"""The batch log: one row for each batch, and one for each table that it wrote to.
+
+It is a second copy of what happened. The guarantee rests on the marks of the tables.
+"""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -69,27 +72,27 @@ COLUMNS = (
 
 
 def record_spec(table: str, files: FileOptions) -> TableSpec:
-    # Written every few seconds for years: each commit lists all manifests, so they may not become as many.
+    # The table gets a commit every few seconds for years. Each commit lists all manifests, so they must be merged.
     properties = {**files.properties(), "commit.manifest-merge.enabled": "true"}
     return TableSpec(table, COLUMNS, (Partition.parse("day(finished_at)"),), (), properties)
 
 
 @dataclass(frozen=True)
 class LandedBatch:
-    """One batch, done: what goes into the record."""
+    """A batch that is complete, with all that the batch log keeps of it."""
 
     token: Token
     batch: Range
     started_at: dt.datetime
     tally: Tally
-    reasons: Mapping[str, int]  # of the dead, kept or discarded
+    reasons: Mapping[str, int]  # records with a fault by reason, whether dead-lettered or discarded
     receipts: Sequence[Receipt]
     trace: str = ""
     note: str = ""
 
 
 class BatchLog:
-    """Rows gathered, and written every few seconds as a rule; `complete` moves with each batch."""
+    """Collects rows and writes them every few seconds. `complete` moves with each batch, written or not."""
 
     def __init__(
         self,
@@ -107,8 +110,8 @@ class BatchLog:
         self._rows: list[dict[str, Any]] = []
         self._written = 0.0
         self.place = place
-        self.size = size  # records that a batch may take now
-        self._waiting = waiting  # records, when this start began
+        self.size = size  # how many records a batch may take now
+        self._waiting = waiting  # how many records were waiting when this start began
 
     @property
     def complete(self) -> Offsets:
@@ -119,9 +122,9 @@ class BatchLog:
         return bool(self._rows) and monotonic() - self._written >= self._every
 
     def add(self, landed: LandedBatch) -> None:
-        batch, *landings = rows_of(landed)
+        batch, *writes = rows_of(landed)
         first = self._mark.token.batch < 0
-        self._rows += [batch, *landings]
+        self._rows += [batch, *writes]
         last = (landed.token.epoch, landed.token.batch)
         self._heads |= {receipt.table: last for receipt in landed.receipts if receipt.rows}
         following = marks.highest([self._mark.complete, landed.batch.end])
@@ -134,13 +137,14 @@ class BatchLog:
             self._mark.settings,
             landed.trace,
         )
-        # What became of these records is told by nothing else, were we to end now; of holes the log can be asked. And
-        # the next start has to know that this one has landed something.
+        # Only the batch log knows what was filtered and discarded, so a crash would lose it: write it at once. Offset
+        # gaps can wait, because the source can be asked again. The first batch is written at once as well, because the
+        # next start must know that this one has committed something.
         if first or self.overdue or any(part[of] for part in batch["partitions"] for of in (FILTERED, DISCARDED)):
             self.write()
 
     def started(self, token: Token) -> None:
-        """The first row of an epoch: with it the start map and the settings are kept, whatever comes."""
+        """Write the first row of an epoch. It saves the start offsets and the settings before any batch runs."""
         now = dt.datetime.now(dt.UTC)
         self._rows.append(_row(token, kind="start", started_at=now, finished_at=now))
         self.write()
@@ -154,14 +158,14 @@ class BatchLog:
             f"{keys.HEADS}{pipeline}": marks.heads_text(self._heads),
             f"{keys.SIZE}{pipeline}": batch_size.left_by(self.size, self._waiting),
         }
-        # Should it have come although no answer did: who writes again finds another mark than its own, and is refused.
+        # If this commit succeeded but its answer was lost, the retry finds a newer mark than its own and is refused.
         self.place = self._effects.record(self.place, self._rows, self._mark, extra)
         self._rows, self._written = [], monotonic()
         self.place = self._effects.expire(self.place)
 
 
 def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, int]], note: str) -> dict[str, Any]:
-    """What a person has chosen, and the offsets that will never be read."""
+    """A row for a person's decision, with the offsets that will never be read because of it."""
     now = dt.datetime.now(dt.UTC)
     partitions = [
         {
@@ -180,7 +184,7 @@ def decided(token: Token, kind: str, spans: Mapping[tuple[str, int], tuple[int, 
 def acknowledged(
     token: Token, parts: Mapping[tuple[str, int], Sequence[tuple[int, int, int]]], logs: Mapping[str, int], reason: str
 ) -> dict[str, Any]:
-    """What a person has said was removed on purpose: start, end and count of ranges, in these logs."""
+    """A row for rows that a person deleted on purpose. `parts` holds the start, end and count of each range."""
     now = dt.datetime.now(dt.UTC)
     partitions = [
         {**dict.fromkeys(COUNTS, 0), "topic": at[0], "partition": at[1], "start": start, "end": end, "absent": count}
@@ -215,7 +219,7 @@ def rows_of(landed: LandedBatch) -> list[dict[str, Any]]:
         note=landed.note or None,
         **known,
     )
-    landings = [
+    writes = [
         _row(
             landed.token,
             kind="landing",
@@ -229,7 +233,7 @@ def rows_of(landed: LandedBatch) -> list[dict[str, Any]]:
         for receipt in landed.receipts
         if receipt.rows
     ]
-    return [batch, *landings]
+    return [batch, *writes]
 
 
 def _row(token: Token, **values: Any) -> dict[str, Any]:

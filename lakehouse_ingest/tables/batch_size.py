@@ -1,8 +1,8 @@
-"""How many records a batch takes: fewer after starts that ended without one, more again with each that lands.
+"""Choose the size of batches: smaller after a start that completed none, larger again with each completed batch.
 
-A start leaves whole batches to the next one, and nothing else. Whatever ends it before its first batch has landed (a
-kill every so many seconds, too little memory) would end the next one at the same place, for ever. So a start that
-finds that the one before it landed nothing takes a quarter of what that one took, down to a single record.
+Only complete batches survive a start. If something ends every start before its first batch is complete (too little
+memory, a kill every few seconds), the pipeline would never get past that batch. So if the last start completed no
+batch, the next one takes a quarter of that size, down to a single record.
 """
 
 import re
@@ -14,10 +14,10 @@ STEP = 4
 
 
 def of_start(record: Position, pipeline: str, most: int, *, replaces_replica: bool = False) -> int:
-    """For the first batch of a start, by what the one before it has left in the batch record.
+    """The size of a start's first batch, from what the last start left in the batch log.
 
-    One that nothing waited for had nothing to land. One that this start has replaced did not fail: it might have landed
-    its first batch in a moment, or the next one, which would have been larger.
+    If no records were waiting, the last start had no batch to complete, so the size stays. If this start has replaced
+    a replica, that replica did not fail: it would have completed its batch, and the next one would have been larger.
     """
     if record.mark is None:
         return most
@@ -27,12 +27,12 @@ def of_start(record: Position, pipeline: str, most: int, *, replaces_replica: bo
     if has_landed and replaces_replica:
         size = after_landing(size, most)
     elif not has_landed and waiting and not replaces_replica:
-        size = min(size, waiting) // STEP  # it took no more than was waiting, by and large
+        size = min(size, waiting) // STEP  # its batch held about as many records as were waiting, at most
     return max(1, min(most, size))
 
 
 def left_by(size: int, waiting: int) -> str:
-    """By a start, for the next one: how many records a batch may take, and how many there were to take."""
+    """What a start leaves for the next one: how many records a batch may take, and how many were waiting."""
     return f"{size}/{waiting}"
 
 

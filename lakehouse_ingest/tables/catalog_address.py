@@ -1,4 +1,4 @@
-"""Where the catalog of the settings answers: at an address, or embedded and served by us meanwhile."""
+"""Find the address of the settings' catalog, or serve the embedded one for as long as it is needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,27 +13,33 @@ from lakehouse_ingest.tables.clients import embedded, refuse_what_is_no_rest_cat
 
 @contextmanager
 def catalog_at(settings: Settings, jars: Path | None, *, make: bool = False, serve: bool = True) -> Iterator[str]:
-    """The catalog of the settings: where it is, or the embedded one, served by whoever has it or by us meanwhile."""
+    """The address of the settings' catalog. An embedded catalog that no process serves is served until the block ends.
+
+    `make`: create a missing warehouse. `serve`: False refuses instead of serving.
+    """
     refuse_what_is_no_rest_catalog(settings.catalog)
     if settings.catalog.uri:
         yield settings.catalog.uri
         return
     if not (make or is_warehouse(settings.catalog.path)):
         raise SettingsRefused(
-            f"`catalog.path` is {settings.catalog.path}, where no warehouse is: nothing has been ingested into it yet"
+            f"`catalog.path` is {settings.catalog.path}, where no warehouse is: nothing has been written to it yet;"
+            " start the pipeline once, or correct the path"
         )
     catalog = embedded(settings.catalog, settings.s3, jars)
     if served := catalog.served:
         yield served
         return
-    if not serve:  # for as long as somebody looks on, no pipeline could begin
-        raise TryAgain(f"nobody serves the warehouse {settings.catalog.path} now; look at it without --watch")
+    if not serve:  # a caller that runs for long would keep every pipeline from starting
+        raise TryAgain(
+            f"no process serves the warehouse {settings.catalog.path} now; start the pipeline, or run without --watch"
+        )
     try:
         uri = catalog.start(passing=True)
     except (SettingsRefused, TryAgain):
         if not (served := catalog.served):
             raise
-        yield served  # by whoever has just begun to
+        yield served  # another process has just begun to serve it
         return
     try:
         yield uri
@@ -43,9 +49,9 @@ def catalog_at(settings: Settings, jars: Path | None, *, make: bool = False, ser
 
 @contextmanager
 def address_or_empty(settings: Settings, jars: Path | None) -> Iterator[CatalogSettings]:
-    """With its address; where there is no warehouse yet, an empty one elsewhere: not even its folder is made.
+    """The catalog settings with an address. A missing warehouse is replaced by an empty one in a scratch folder.
 
-    What somebody makes there meanwhile is theirs.
+    So nothing is created at `catalog.path`, and a pipeline may create its warehouse there at the same time.
     """
     with scratch_folder() as folder:
         if not (settings.catalog.uri or is_warehouse(settings.catalog.path)):

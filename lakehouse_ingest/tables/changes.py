@@ -1,4 +1,4 @@
-"""Tables made and changed, for a pipeline or for a person."""
+"""Create and change tables, for a pipeline or for a person."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,13 +16,13 @@ from lakehouse_ingest.tables.errors import (
 )
 from lakehouse_ingest.tables.reader import TableReader
 
-FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # what somebody has asked for, and not the data
+FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # for changes that a person asked for: no limits
 
 
 class TableChanges(TableReader):
-    """What changes a table, other than its rows of events."""
+    """Changes of tables, apart from the rows of records."""
 
-    creates = True  # what is missing; else it is refused
+    creates = True  # create missing tables; False: refuse instead
 
     def ensure_namespace(self, namespace: str) -> None:
         with explained(), makeable(), self._made_by_others():
@@ -33,7 +33,7 @@ class TableChanges(TableReader):
             return catalog.create_table(self._lake, spec, create=self.creates)
 
     def need(self, *tables: str) -> None:
-        """Refuse one that there is not, where it would not be made."""
+        """If nothing may be created, raise for each of these tables that is missing."""
         for table in () if self.creates else tables:
             self.create(catalog.TableSpec(table, ()))
 
@@ -49,7 +49,7 @@ class TableChanges(TableReader):
     def follow(
         self, table: str, changes: Sequence[Evolution], contract: catalog.Contract = FOLLOW
     ) -> tuple[TableState, catalog.Plan]:
-        """The table as it is then, all changes in one commit; the plan says which the contract did not allow."""
+        """Apply all changes in one commit. Returns the new table, and a plan that lists what the contract refused."""
         with explained():
             state = catalog.load(self._lake, table)
             wanted = catalog.TableSpec(table, catalog.evolved(state.columns, changes))
@@ -57,7 +57,7 @@ class TableChanges(TableReader):
             return catalog.apply(self._lake, table, planned) if planned.changes else state, planned
 
     def lay_out(self, table: str, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
-        """Other partitions for what is written from now on; the table as it is then, and what was changed."""
+        """Change the partitions of future files. Returns the new table and the changes."""
         with explained():
             state = catalog.load(self._lake, table)
             wanted = catalog.TableSpec(table, state.columns, tuple(partitions))
@@ -69,7 +69,7 @@ class TableChanges(TableReader):
             catalog.set_properties(self._lake, table, properties)
 
     def change_rows(self, table: str, holding: str, change: catalog.RowChange, why: str) -> int:
-        """How many; by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+        """Change rows without being a start: no mark moves and no epoch is taken. Returns the number of rows."""
 
         def decide(state: TableState) -> Mapping[str, str]:
             return {**marks.as_it_was(self.seen(state).carried), PROMOTED: why}
@@ -79,11 +79,11 @@ class TableChanges(TableReader):
 
     @contextmanager
     def probe(self, namespace: str) -> Iterator[tuple[str, str]]:
-        """A table of one column, and its location; gone when the block ends."""
+        """Create a table of one column, and drop it when the block ends. Gives its name and location."""
         with explained(), makeable(), catalog.probe_table(self._lake, namespace) as state:
             yield state.name, state.location
 
     def write_and_read(self, table: str) -> None:
-        """A row in such a table, there and back."""
+        """Write a row to a probe table and read it back."""
         with explained():
             catalog.write_and_read(self._lake, table)

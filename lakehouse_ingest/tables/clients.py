@@ -1,7 +1,7 @@
-"""From settings to the properties that let both clients in: those of Spark's catalog `lake`, and pyiceberg's.
+"""Turn settings into the properties of both clients: Spark's catalog `lake`, and pyiceberg.
 
-Both talk to the same REST catalog and to the same files, and spell most properties alike; where they don't is
-said here. What they are told of the files is `storage`'s. `catalog.properties` come last, over all.
+Both use the same REST catalog and the same files, and most properties have the same name in both. The differences are
+here. The properties of file storage come from `storage`. `catalog.properties` come last and override all others.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from lakehouse_ingest.settings.field_types import given
 from lakehouse_ingest.settings.secret_words import SECRET_KEYS, revealed
 from lakehouse_ingest.tables import Connection
 
-# What would make something else of either client than one of a REST catalog.
+# Properties that would turn either client into something other than a client of a REST catalog.
 KIND_OF_CATALOG = ("type", "catalog-impl", "py-catalog-impl")
 
 TOKENS = "v1/oauth/tokens"  # of the catalog itself
@@ -27,7 +27,7 @@ Properties = dict[str, str]
 
 
 def connection_of(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Connection:
-    """pyiceberg's way."""
+    """The properties of pyiceberg."""
     files = [each.of_pyiceberg() for each in storage.for_both_clients(catalog, s3)]
     own = _merged([given(_signing_keys(catalog, s3, "client")), *files])
     return Connection(
@@ -41,7 +41,7 @@ def connection_of(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Connect
 
 
 def spark_properties(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
-    """Spark's way."""
+    """The properties of Spark's catalog."""
     milliseconds = str(round(catalog.timeout * 1_000))
     own = {
         "uri": uri,
@@ -55,38 +55,38 @@ def spark_properties(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Prop
 
 
 def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: int | None = None) -> EmbeddedCatalog:
-    """The catalog where there is no `uri`, not started yet."""
+    """The embedded catalog, for settings without `uri`. It is not started yet."""
     store = storage.at(catalog.warehouse, catalog, s3) if catalog.warehouse else None
     return EmbeddedCatalog(catalog.path, port, jars=jars, place=catalog.warehouse, store=store)
 
 
 def embedded_token(catalog: CatalogSettings, uri: str) -> str:
-    """What lets in to the embedded catalog over `path`, where it is what is served at this address."""
-    told = catalog.token or catalog.credential or catalog.sign_for or "authorization" in map(str.lower, catalog.headers)
-    # The address in the properties goes over all others: the token is for none but its own catalog's.
-    return "" if told else EmbeddedCatalog(catalog.path).token_of(catalog.properties.get("uri", uri))
+    """The token of the embedded catalog over `path`, if that catalog is served at this address; otherwise empty."""
+    own = catalog.token or catalog.credential or catalog.sign_for or "authorization" in map(str.lower, catalog.headers)
+    # The address in the properties overrides all others. Only the embedded catalog itself may get its token.
+    return "" if own else EmbeddedCatalog(catalog.path).token_of(catalog.properties.get("uri", uri))
 
 
 def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:
-    """The two clients would take other kinds for different catalogs, or for none."""
+    """Refuse other kinds of catalog: the two clients would not agree on what they are."""
     for key in KIND_OF_CATALOG:
         if (kind := catalog.properties.get(key, "rest")) != "rest":
             raise SettingsRefused(
-                f"`catalog.properties` say {key} = {kind[:60]!r}: only Iceberg REST catalogs are served."
+                f"`catalog.properties` sets {key} = {kind[:60]!r}: only Iceberg REST catalogs are supported; remove it."
             )
     for name, uri in (("catalog.uri", catalog.uri), ("catalog.properties", catalog.properties.get("uri"))):
         if uri is not None and not re.match(r"https?://[^/\s]", uri):
             scheme = re.match(r"[A-Za-z][\w+.-]*:?", uri)
-            said = f", not {scheme[0][:40]}" if scheme else ""
+            instead = f", not {scheme[0][:40]}" if scheme else ""
             raise SettingsRefused(
-                f"`{name}` should be the http:// or https:// address of an Iceberg REST catalog{said}."
+                f"`{name}` should be the http:// or https:// address of an Iceberg REST catalog{instead}."
             )
     if catalog.sign_for and not importlib.util.find_spec("boto3"):
         raise SettingsRefused("`catalog.sign_for` needs boto3: install lakehouse-ingest[s3].")
 
 
 def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
-    """What both clients spell alike."""
+    """The properties that have the same name in both clients."""
     credential, token = revealed(catalog.credential), embedded_token(catalog, uri)
     files = [each.properties(keys=not catalog.vended_credentials) for each in storage.for_both_clients(catalog, s3)]
     return {
@@ -95,12 +95,12 @@ def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
         **given(
             {
                 "credential": credential,
-                # Java's client would try to exchange a `token` for a new one each hour, and this one stays as it is.
+                # A header, because Java's client tries to exchange a `token` each hour, and this one never changes.
                 "header.Authorization": f"Bearer {token}" if token else None,
-                # A new token is had by the credential, as the first one was: servers of others than the catalog
-                # know no exchange of Iceberg's kind.
+                # Get each new token with the credential, like the first one. Token servers other than the catalog do
+                # not support Iceberg's token exchange.
                 "token-exchange-enabled": "false" if credential else None,
-                # Left out it would be the same, with a warning at each start that it won't be for ever.
+                # This is the default as well, but relying on it logs a deprecation warning at each start.
                 "oauth2-server-uri": catalog.oauth2_server or (f"{uri.rstrip('/')}/{TOKENS}" if credential else None),
                 "scope": catalog.scope,
                 "header.X-Iceberg-Access-Delegation": "vended-credentials" if catalog.vended_credentials else None,
@@ -113,7 +113,7 @@ def _shared(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Properties:
 
 
 def _signing_keys(catalog: CatalogSettings, s3: S3Settings, prefix: str) -> dict[str, str | None]:
-    """The keys that requests are signed with, under each client's own names."""
+    """The keys that sign requests, under the names of one client."""
     keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
     return {f"{prefix}.{name}": revealed(key) for name, key in keys.items()} if catalog.sign_for else {}
 

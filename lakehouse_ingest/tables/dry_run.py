@@ -1,4 +1,4 @@
-"""The catalog, for a pipeline that is rehearsed: what it would change is kept in memory, and nobody is shut out."""
+"""The catalog of a dry run: changes stay in memory, and no start is fenced."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,25 +11,25 @@ from lakehouse_ingest.tables.position import Position
 
 
 class ImaginedTables(PipelineTables):
-    """Tables are made and changed on the stage; a place on them is only looked up, whoever stands there."""
+    """Creates and changes tables in memory. A position is only read, so a running pipeline is not fenced."""
 
     def __init__(self, connection: catalog.Connection, pipeline: str, stage: catalog.DryRun, *, create: bool) -> None:
         super().__init__(connection, pipeline, create=create)
         self._lake = self._way.lake = catalog.rehearse(self._lake, stage)
 
-    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - nobody is shut out
+    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - no start is fenced
         return self._way.load(table)
 
     def append(
         self,
         place: Position,
-        rows: Sequence[Mapping[str, object]],  # noqa: ARG002 - bookkeeping of what has not happened
+        rows: Sequence[Mapping[str, object]],  # noqa: ARG002 - nothing has happened that could be logged
         mark: Mark,  # noqa: ARG002
         extra: Mapping[str, str],  # noqa: ARG002
     ) -> Position:
         return place
 
     def inspected(self, table: str) -> Sequence[str]:
-        """What there is to know of a table that others made."""
+        """Notes about a table that another program created."""
         with explained():
             return catalog.inspect(self._lake, table).notes

@@ -1,7 +1,7 @@
-"""Everything that a start and its batches do to the world, a method for each durable effect.
+"""Every durable effect of a start and its batches, one method for each.
 
-A pipeline is given an implementation: the real one, the one of the dry run, which changes nothing, or one of the tests,
-which ends the process before an effect or loses its answer. What only reads stays with `TableReader`.
+A pipeline gets one of several implementations. The real one changes tables. The dry run's changes nothing. Those of
+the tests end the process before an effect, or lose its answer. Reading has no effect and stays in `TableReader`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from lakehouse_ingest.tables.position import Position, Registered
 
 @dataclass
 class Landing:
-    """One table: where we stand on it, and how its files are written."""
+    """One table: our position on it, and how its files are written."""
 
     place: Position
     files: FileOptions
@@ -27,7 +27,7 @@ class Landing:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """Rows of ours that are written to a table and that no reader sees yet."""
+    """Rows that are written to a table and that no reader sees yet."""
 
     landing: Landing
     mark: Mark
@@ -35,58 +35,58 @@ class Unpublished:
     rows: int
     files: int
     size: int  # bytes of those files
-    partitions: int  # that they are in
+    partitions: int  # how many partitions these files are in
 
 
 class TableEffects(Protocol):
-    """Making and changing a table."""
+    """Effects that create, change and open tables."""
 
     def create(self, spec: TableSpec) -> TableState: ...
 
     def change(self, table: str, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
-        """Columns that are added, widened or relaxed, in one commit."""
+        """Add, widen or relax columns in one commit."""
         ...
 
     def lay_out(self, table: str, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
-        """Other partitions for what is written from now on, and what was changed."""
+        """Change the partitions of future files. Returns the table and the changes."""
         ...
 
     def set_properties(self, table: str, properties: Mapping[str, str]) -> None: ...
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
-        """Take the next epoch, with our place on the `first` table; gives that table as the claim has left it."""
+        """Take the next epoch, with our position on the `first` table. Returns that table as the claim left it."""
         ...
 
     def open(self, table: str, epoch: int) -> Position:
-        """Take our place on a table, which fences earlier starts."""
+        """Take our position on a table, which fences earlier starts."""
         ...
 
     def register(self, record: str, tables: Mapping[str, Registered]) -> None:
-        """Note in the batch log that this pipeline writes to them, before it does."""
+        """List tables in the batch log before their first row is written."""
         ...
 
 
 class Effects(TableEffects, Protocol):
-    """And what a batch does, in the order of these methods."""
+    """All effects. A batch calls the methods below in their order."""
 
     def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
-        """About so many rows, in files that no reader sees yet."""
+        """Write about `size` rows to files that no reader sees yet."""
         ...
 
     def publish(self, written: Unpublished) -> Position:
-        """Make them visible; gives our place on the table as the commit left it."""
+        """Make written rows visible. Returns our position on the table as the commit left it."""
         ...
 
     def record(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
-        """Rows of the batch log, with what the next start has to know."""
+        """Write rows of the batch log, and in `extra` what the next start has to know."""
         ...
 
     def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
-        """Publish group offsets, for lag tools; now and then, or `at_once`."""
+        """Publish group offsets for lag tools, at most every few seconds unless `at_once`."""
         ...
 
     def expire(self, place: Position) -> Position:
-        """Old snapshots, when they are many enough; gives our place on the table as it is then."""
+        """Expire old snapshots if there are enough of them. Returns our position on the table afterwards."""
         ...

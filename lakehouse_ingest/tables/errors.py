@@ -1,4 +1,4 @@
-"""The catalog's errors in this project's words: who must act."""
+"""Turn the catalog's errors into this project's, which say who must act."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from lakehouse_ingest.errors import (
     fitted,
 )
 
-# The settings behind what a refusal says that we had shown.
+# The settings to look at, by the kind of credentials that the catalog refused.
 WHO_WE_ARE = {
     "credential": "`catalog.credential` and `catalog.scope`",
     "token": "`catalog.token`",
@@ -27,16 +27,16 @@ FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
 FILES_AWAY = "see `s3.endpoint` and `s3.session_token`"
 OR_ANOTHER = ", or name another in `catalog.namespace`"
 CREATE = "see `catalog.create`"
-OUR_CODE = "unset it, or say the same in `catalog.properties` if you trust it"
+OUR_CODE = "unset it, or set the same in `catalog.properties` if you trust it"
 NO_BRANCHES = 'if this catalog allows no branches, set `catalog.publish` to "direct"'
 
 
 class LostRace(TryAgain):
-    """Reconciled where that can be done; elsewhere the next start looks."""
+    """Another commit came first. It is reconciled where that is possible; elsewhere the next start reads the tables."""
 
 
 class EpochTaken(LostRace):
-    """By another start, before this one had asked for it."""
+    """Another start took the epoch before this one asked for it."""
 
 
 @contextmanager
@@ -54,12 +54,11 @@ def explained() -> Iterator[None]:
     except catalog.FilesUnreachable as away:
         raise TryAgain(with_advice(away, FILES_AWAY)) from away
     except (catalog.Unreachable, catalog.OutcomeUnknown, catalog.FilesUnfit) as passing:
-        # Of files that fit no more: the next start holds the table against the settings, and says which to change.
+        # FilesUnfit: the next start compares the table with the settings, and says which setting to change.
         raise TryAgain(str(passing)) from passing
     except catalog.TableMissing as missing:
         raise TableChanged(
-            f"{missing}: it was dropped while the pipeline ran: restore it; `lakehouse-ingest recover` says what can be"
-            " done"
+            f"{missing}: it was dropped during the run: restore it; `lakehouse-ingest recover` shows the choices"
         ) from missing
     except catalog.BranchesRefused as refusal:
         raise SettingsRefused(with_advice(refusal, NO_BRANCHES)) from refusal
@@ -70,7 +69,7 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def makeable() -> Iterator[None]:
-    """Of a namespace that the catalog will not make for us: another may be named, or a person may make it."""
+    """Add advice if the catalog refuses to create the namespace: a person can create it, or name another."""
     try:
         yield
     except catalog.NamespaceRefused as refusal:
@@ -78,7 +77,7 @@ def makeable() -> Iterator[None]:
 
 
 def unmade(what: str) -> str:
-    """What is said of one that the catalog is known not to have, where nothing may be made."""
+    """The message for a missing table or namespace that we may not create."""
     return fitted(f"there is no {what}, and it may not be made: make it, or allow it; {CREATE}")
 
 
@@ -95,7 +94,7 @@ def superseded(pipeline: str, epoch: int) -> Superseded:
 def _not_let_in(denied: catalog.Denied) -> LakehouseError:
     if isinstance(denied, catalog.FilesDenied):
         return SettingsRefused(with_advice(denied, FILES))
-    # Whoever gives us a new token each time that we ask may be confused for a while: a key that is turned, a clock
-    # that goes wrong. A token that a person has given us stays refused.
+    # With `catalog.credential` a server gives us a new token each time, and it can fail for a while: its key is being
+    # changed, or its clock is wrong. A token from the settings never changes, so it stays refused.
     passing = isinstance(denied, catalog.NotLetIn) and denied.before and denied.known_by == "credential"
     return (TryAgain if passing else SettingsRefused)(with_advice(denied, f"see {WHO_WE_ARE[denied.known_by]}"))

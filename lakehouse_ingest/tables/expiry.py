@@ -1,4 +1,4 @@
-"""Old snapshots go, with the files that only they hold; which of them stay, `retention` says."""
+"""Expire old snapshots, and delete the files that only they hold. `retention` decides which snapshots stay."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,24 +11,24 @@ from lakehouse_ingest.tables.retention import Retention, is_left_behind
 
 
 def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, retention: Retention) -> int:
-    """By Iceberg's own API, which deletes the files too; returns how many snapshots went.
+    """Expire through Iceberg's own API, which deletes the files too. Returns the number of snapshots.
 
-    Called by the start of this epoch while nothing of it waits on the table to be published.
+    The start of this epoch calls it, at a moment when it has no unpublished rows on the table.
     """
     java, session = java_packages(spark), java_session(spark)
-    # Without an active session this thread knows none of the catalogs.
+    # Iceberg finds the catalogs through the thread's active session.
     java.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     iceberg = java.org.apache.iceberg.spark.Spark3Util
     loaded = iceberg.loadIcebergTable(session, spark_name(table))
     ancestors = [*_lineage(loaded, loaded.currentSnapshot())]
     kept = retention.kept((each.timestampMillis(), dict(each.summary())) for each in ancestors)
     beyond = {each.snapshotId() for each in ancestors[kept:]}
-    # What another ref holds (a tag, the branch of a pipeline that rests) is not ours to expire, and Iceberg refuses.
+    # Iceberg refuses to expire a snapshot that another ref holds: a tag, or the branch of a pipeline that is stopped.
     held = {ref.snapshotId() for ref in loaded.refs().values()}
     snapshots = (beyond | _left_behind(loaded, pipeline, epoch)) - held
     if snapshots:
-        # Beside those that are named Iceberg takes all that are older than the table's own limit, five days as a rule,
-        # on every branch: that is for whoever keeps the table, and would take the newest marks of a quiet one.
+        # `expireOlderThan(0)` limits the expiry to the named snapshots. By default Iceberg also expires everything
+        # older than five days, on every branch, and would remove the newest marks of a quiet table.
         change = loaded.expireSnapshots().expireOlderThan(0).cleanExpiredFiles(True)
         for snapshot in snapshots:
             change = change.expireSnapshotId(snapshot)
@@ -37,7 +37,7 @@ def expire(spark: SparkSession, table: str, pipeline: str, epoch: int, retention
 
 
 def _left_behind(table: Any, pipeline: str, epoch: int) -> set[int]:
-    """Snapshots of ours that no ref leads to: staged, and never published or staged again."""
+    """Our own snapshots that no ref leads to: they were written and never published."""
     heads = [table.snapshot(ref.snapshotId()) for ref in table.refs().values()]
     reachable = {each.snapshotId() for head in heads for each in _lineage(table, head)}
     return {

@@ -1,4 +1,4 @@
-"""What a table should look like: from the settings, from the table itself, or from the first records."""
+"""Plan a table from its first records."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,19 +32,19 @@ from lakehouse_ingest.tables.unseen_fields import Fields, beyond_hints
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and whether it may make a table: not while the records seen so far tell too little."""
+    """A plan, and whether the records seen so far say enough to create a table from it."""
 
     plan: TablePlan
     settled: bool = True
     refused: tuple[RefusedField, ...] = ()
-    why: str = "no field or no event time has been seen in these records yet"  # not settled
-    beyond: bool = True  # these records may have fields that are in no column
+    why: str = "no field or no event time has been seen in these records yet"  # why it is not settled
+    beyond: bool = True  # True if these records may have fields without a column
 
 
 def plan_from_records(
     table: str, settings: TableSettings, form: Format, fields: Fields, rows: DataFrame, *, refuse_names: bool = False
 ) -> Planned:
-    """From the first batch: the columns unless declared, and the unit of the event times."""
+    """Plan from the first batch: the columns, unless the settings declare them, and the unit of the event times."""
     columns, aside = plan_from_settings(table, settings), aside_of(settings)
     refused: tuple[RefusedField, ...] = ()
     if not columns:
@@ -56,7 +56,7 @@ def plan_from_records(
         if event_time is not None and event_time not in names:
             known = ", ".join(names[:20])
             raise SettingsRefused(
-                f"`event_time` names {event_time}, and no record so far has such a field; there are {known}"
+                f"`event_time` names {event_time}, and no record so far has this field; there are {known}"
             )
         taken = (
             *derived_of(settings),
@@ -70,7 +70,7 @@ def plan_from_records(
         refused += beyond_hints(form, columns, fields, rows, settings)
         refuse_own(table, settings, [column.name for column in columns])
     event_time = event_time_field(settings, [column.field for column in columns])
-    # As text, whatever it is: a column of that name becomes the time itself.
+    # A field with the name of the event time column becomes that column.
     columns = tuple(
         replace(column, iceberg="timestamptz", name=EVENT_TIME) if column.field == event_time == EVENT_TIME else column
         for column in columns
@@ -96,7 +96,7 @@ def plan_from_records(
 def wanted_columns(
     form: Format, fields: Fields, rows: DataFrame, settings: TableSettings, contract: Contract = FOLLOW
 ) -> list[ColumnPlan]:
-    """A column for each field that tells its type, still under the field's own name."""
+    """A column for each field whose type is known, still under the field's own name."""
     mixed = [name for name, kind in fields if isinstance(kind, T.VariantType) and name not in settings.hints]
     usual = form.usual(rows, mixed) if mixed else {}
     found = []
@@ -119,17 +119,17 @@ def named_columns(
     *,
     refuse_names: bool,
 ) -> tuple[tuple[ColumnPlan, ...], tuple[RefusedField, ...]]:
-    first = {event_time, *settings.hints}  # they have room and their names before all others
+    first = {event_time, *settings.hints}  # these get their room and their names before all others
     ordered = sorted(wanted, key=lambda column: column.field not in first)
     columns, refused = named(ordered, taken, room, settings.hints, refuse=refuse_names)
-    # The event time itself stays as it was written: it may be a date today and a number tomorrow.
+    # The event time's own field keeps its type: it may hold a date today and a number tomorrow.
     texts = [column.field for column in columns if column.iceberg == "string" and column.field not in first]
     times = form.times(rows, texts) if texts and settings.infer_times else {}
     return tuple(replace(each, iceberg=times.get(each.field, each.iceberg)) for each in columns), refused
 
 
 def allowed(kind: T.DataType, path: tuple[str, ...], contract: Contract) -> T.DataType:
-    """A new field's type without the fields within that may not be added."""
+    """The type of a new field, without the nested fields that the contract does not allow."""
     match kind:
         case T.StructType():
             return T.StructType(

@@ -1,4 +1,4 @@
-"""New columns for a table that is there."""
+"""Plan new columns for an existing table."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ from lakehouse_ingest.tables.unseen_fields import Fields, Where, beyond_hints, u
 
 @dataclass(frozen=True)
 class Growth:
-    """What a batch brings that its table has no column for."""
+    """The fields of a batch for which the table has no column."""
 
-    columns: list[tuple[str, Column]]  # each with the path of what it is added to; "" is the table
+    columns: list[tuple[str, Column]]  # each with the path of the object that it is added to; "" is the table
     refused: tuple[RefusedField, ...]
-    whence: tuple[tuple[Where, str], ...] = ()  # of each column the field: the keys that lead to it, and its name
+    whence: tuple[tuple[Where, str], ...] = ()  # the field of each column: the keys that lead to it, and its name
 
 
 def new_fields(
@@ -42,7 +42,7 @@ def new_fields(
     *,
     refuse_names: bool = False,
 ) -> Growth:
-    """Columns for fields that these rows have and the table lacks, nested ones too."""
+    """Columns for fields, also nested ones, that these rows have and the table lacks."""
     contract = contract_of(settings)
     if Rule.EVOLVE not in {contract.rule, *contract.columns.values()}:
         return Growth([], ())
@@ -72,7 +72,7 @@ def new_fields(
 
 
 def _within(growing: Mapping[str, ColumnPlan], fields: Fields, room: int, contract: Contract, max_depth: int) -> Growth:
-    """New fields of objects that have a column already."""
+    """New fields inside objects that have a column already."""
     found: list[tuple[str, Column]] = []
     whence: list[tuple[Where, str]] = []
     refused: list[RefusedField] = []

@@ -1,4 +1,4 @@
-"""The tables of one pipeline, with all that is asked of them and done to them."""
+"""The tables of one pipeline: the class that reads, registers, creates, changes and writes them."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def tables_of(settings: Settings, uri: str, stream: StreamSettings | None = None
 
 
 class PipelineTables(TableWriter):
-    """The catalog, for one pipeline."""
+    """The catalog, as one pipeline uses it."""
 
     def __init__(
         self,
@@ -33,11 +33,11 @@ class PipelineTables(TableWriter):
         pipeline: str,
         publish: str = "branch",
         refused: ReportRefusal = lambda _table, _attempt, _error: None,
-        settled: Callable[[str], None] = lambda _table: None,  # told of a commit whose answer was lost, and that landed
+        settled: Callable[[str], None] = lambda _table: None,  # called if a commit succeeded but its answer was lost
         *,
-        create: bool = True,  # what is missing; else it is refused
+        create: bool = True,  # create missing tables; False: refuse instead
         turns: Turns | None = None,  # shared with the other streams of this process
-        retention: Callable[[str], Retention | None] = lambda _table: None,  # of a table; None: nothing may expire
+        retention: Callable[[str], Retention | None] = lambda _table: None,  # None: no snapshot of the table may expire
     ) -> None:
         with explained():
             try:

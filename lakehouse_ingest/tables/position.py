@@ -1,4 +1,4 @@
-"""Where a start of a pipeline stands on a table, read from nothing but what the table says."""
+"""The position of a start on a table, read from the table alone."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -15,20 +15,21 @@ from lakehouse_ingest.tables.retention import Retention, is_left_behind
 
 @dataclass(frozen=True)
 class Position:
-    """Where this start of the pipeline stands on one table."""
+    """The position of this start of the pipeline on one table."""
 
     table: str
-    branch: str  # where nothing but main is allowed, it is never made
+    branch: str  # the name only: with `publish = "direct"` the branch is never created
     main: int | None
     mark: Mark | None
-    carried: Mapping[str, str]  # the newest summary with a mark of anybody: others' marks travel on from it
-    known: bool  # false: main's history was cut and holds no mark of ours, nor of anybody who would have carried it
+    carried: Mapping[str, str]  # the newest summary with any pipeline's mark: our next commit copies the others' marks
+    # False if main's history was cut and holds no mark: neither ours, nor another pipeline's that would have copied it.
+    known: bool
     whole: bool = True  # main's history reaches back to its first commit
     uuid: str = ""
     schema: int = 0
     snapshots: int = 0
-    expirable: int = 0  # of those
-    rows: int = 0  # of main, and the files that they are in
+    expirable: int = 0  # how many of the snapshots may be expired
+    rows: int = 0  # rows, files and bytes of main
     files: int = 0
     size: int = 0
 
@@ -41,14 +42,14 @@ class Position:
         return self.mark.held() if self.mark else {}
 
     def within(self, generation: int) -> "Position":
-        """The same; what an older generation's mark says holds no more, and that it is there tells who was here."""
+        """Drop a mark of an older generation. It still proves that this pipeline has written here: `known` is true."""
         older = self.mark is not None and self.mark.token.generation < generation
         return replace(self, mark=None, known=True) if older else self
 
 
 @dataclass(frozen=True)
 class Registered:
-    """Which table it is, and whose: the topic and the type that its name was made of."""
+    """A table that a pipeline writes to: its uuid, and the topic and type that its name was built from."""
 
     uuid: str
     topic: str = ""
@@ -57,30 +58,32 @@ class Registered:
 
 @dataclass(frozen=True)
 class Known:
-    """The tables of a namespace that know a pipeline, and those that could not be asked, each with the reason."""
+    """The tables of a namespace that hold traces of a pipeline, and those that could not be read, with the reasons."""
 
     tables: Mapping[str, Registered] = field(default_factory=dict)
     unread: Mapping[str, LakehouseError] = field(default_factory=dict)
 
     def refuse_unread(self, pipeline: str, named: Collection[str]) -> None:
-        """Stops at a table that can't be read and may be ours; the others may be passed over.
+        """Raise if a table that cannot be read may be one of ours. Other unreadable tables are ignored.
 
-        Every start opens the dead letters before anything lands: where they can be read and know nothing of the
-        pipeline, and no other table does, it has never landed anything. Where one does, the batch record is lost, and
-        a table that is not asked might hold the highest `complete` of all: what lies below it would be read again, or
-        by `source.start = "latest"` never. Should all that knew us be lost at once, `StreamTables` still sees what a
-        table holds before it writes to it.
+        Every start opens the dead-letter table before it writes anything. If that table can be read, and neither it
+        nor any other table has a trace of the pipeline, the pipeline has never written anything.
+
+        If any table has a trace, the batch log was lost. An unreadable table might then hold the highest `complete`
+        of all. Without it, records below that offset would be read twice, or with `source.start = "latest"` never.
+
+        If every table with a trace is lost at once, `StreamTables` still checks each table before it writes to it.
         """
         if own := next((failure for name, failure in self.unread.items() if name in named), None):
             raise own
         if self.tables and self.unread:
             failure = next(iter(self.unread.values()))
-            why = f"as the batch record knows {pipeline} no more, this table may be its own: see that it can be read"
+            why = f"the batch log no longer lists {pipeline}, so this table may be its own: make it readable"
             raise type(failure)(f"{failure}; {why}") from failure
 
 
 def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention | None = None) -> Position:
-    """Without a retention nothing is expirable."""
+    """The position of this pipeline and epoch on a table. Without a retention nothing is expirable."""
     summaries = [snapshot.summary for snapshot in state.ancestors()]
     mark = marks.newest(summaries, pipeline)
     carried = marks.carried(summaries)
@@ -94,8 +97,8 @@ def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention 
         state.main,
         mark,
         carried,
-        # Each marked commit carries the marks of all: one without ours says that we were never here, or that others
-        # have cut the history in between.
+        # Each marked commit copies the marks of all pipelines. A commit without our mark means that we never wrote
+        # here, or that other programs cut the history in between.
         known=mark is not None or bool(carried) or state.history_complete(),
         whole=state.history_complete(),
         uuid=state.uuid,
@@ -109,11 +112,11 @@ def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention 
 
 
 def _expirable(state: TableState, pipeline: str, epoch: int, retention: Retention) -> set[int]:
-    """What `maintenance.expire` would take: of main what need not stay, and what no ref leads to and was ours."""
+    """Snapshots that `expiry.expire` would remove: old ones of main, and our own that no ref leads to."""
     ancestors = list(state.ancestors())
     kept = retention.kept((each.timestamp_ms, each.summary) for each in ancestors)
     if kept == len(ancestors) and len(state.snapshots) < retention.number:
-        return set()  # what was left behind waits until there are as many as may be
+        return set()  # unreferenced snapshots wait until the table is at its limit, so that one expiry removes many
     reachable = {each.id for ref in state.refs for each in state.ancestors(ref)}
     left = {
         each.id
@@ -127,7 +130,7 @@ def newest_generation(places: Iterable[Position]) -> int:
     return max((place.mark.token.generation for place in places if place.mark), default=1)
 
 
-# -- who was here -----------------------------------------------------------------------------------------
+# -- traces of earlier starts -----------------------------------------------------------------------------
 
 
 def branch_of(pipeline: str, epoch: int) -> str:
@@ -135,7 +138,7 @@ def branch_of(pipeline: str, epoch: int) -> str:
 
 
 def branches(state: TableState, pipeline: str) -> dict[int, str]:
-    """By their epochs."""
+    """The branches of this pipeline, by epoch."""
     pattern = re.compile(rf"{BRANCH}{re.escape(pipeline)}_(\d+)")
     return {int(found[1]): ref for ref in state.refs if (found := pattern.fullmatch(ref))}
 
@@ -145,12 +148,12 @@ def direct_epoch(state: TableState, pipeline: str) -> int:
 
 
 def has_landed(state: TableState, pipeline: str) -> bool:
-    """Whether rows of it may be there; where the history was cut, to have been there is enough."""
+    """True if the table may hold rows of the pipeline. With a cut history, any trace of a start counts."""
     place = place_on(state, pipeline, 0)
     return place.mark is not None or (not place.whole and newest_epoch(state, pipeline) > 0)
 
 
 def newest_epoch(state: TableState, pipeline: str) -> int:
-    """Of the starts that have been here, however they publish; 0: none has."""
+    """The highest epoch that has opened this table, by either way to publish; 0 if none has."""
     mark = marks.newest((each.summary for each in state.ancestors()), pipeline)
     return max([direct_epoch(state, pipeline), *branches(state, pipeline), *([mark.token.epoch] if mark else [])])

@@ -1,15 +1,15 @@
-"""How a landing becomes visible, as `catalog.publish` says: at once, and never by a writer that was replaced.
+"""Publish written rows, in the way that `catalog.publish` chooses: in one step, and never by a fenced writer.
 
-On a branch: every writer has one of its own on every table, named after the pipeline and the epoch of this start.
-To open it is to drop the branches of earlier starts, and a publication requires its own branch to be where it was
-staged: from then on no earlier writer can move main, whenever it wakes up.
+Branch: each start has its own branch on every table, named after the pipeline and the epoch. Opening the branch drops
+the branches of earlier starts. A publication requires that the start's own branch still points to what was written.
+So an earlier writer cannot move main, even if it wakes up much later.
 
-Directly, where a catalog allows no ref but main: Spark stages a snapshot that no ref leads to, by Iceberg's own
-write-audit-publish, and main is moved to it. A start moves main by a commit that lands nothing, and writes its epoch
-into the table's properties with it: from then on what an earlier writer has built is refused, and when it looks why,
-it sees who has come.
+Direct, for catalogs that allow no ref but main: Spark writes a snapshot that no ref leads to (Iceberg's
+write-audit-publish), and then main is moved to it. Each start first moves main by a commit without rows, which also
+writes the epoch into the table's properties. From then on the catalog refuses what an earlier writer built, and the
+earlier writer finds the newer epoch when it looks for the cause.
 
-Each way shuts out the writers of the other one as well.
+Each way also fences writers that use the other way.
 """
 
 from abc import ABC, abstractmethod
@@ -30,18 +30,18 @@ from lakehouse_ingest.tables.position import Position, branch_of, branches, dire
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 
-OPENINGS = 4  # times that a table is opened before all of them are opened again by a new start
+OPENINGS = 4  # attempts to open one table before the whole start is retried
 
 
 class ReportRefusal(Protocol):
-    """Told each time that somebody else's commit came first."""
+    """Called each time that another writer's commit came first."""
 
     def __call__(self, table: str, attempt: int, error: Exception, /) -> None: ...
 
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """What Spark appends to, so that nobody sees it: a table or one of its branches, and the id to stage it under."""
+    """What Spark appends to without any reader seeing it: a table or a branch, and the write-audit-publish id."""
 
     name: str
     wap: str | None = None
@@ -49,47 +49,46 @@ class WriteTarget:
 
 @dataclass
 class Race:
-    """Tells, at each look at a table, whether somebody else has moved its main; a sibling in this process is no one
-    else."""
+    """Reports, at each look at a table, whether another writer has moved main. Streams of this process do not count."""
 
     refused: ReportRefusal
     table: str
-    main: int | None = None  # where we, or a sibling, left it; None: at the first look it is taken as it is
-    told: int = 0
+    main: int | None = None  # where this process left it; None accepts whatever the first look finds
+    reported: int = 0  # how many refusals were reported
 
     def look(self, main: int | None) -> None:
         if self.main is not None and main != self.main:
-            self._tell(LostRace(f"main of table {self.table} has moved"))
+            self._report(LostRace(f"main of table {self.table} has moved"))
         self.main = main
 
     def failed(self, _attempt: int, why: Exception) -> None:
-        # A conflict is told when main has moved. It may also be about a snapshot's number, which one that a sibling
-        # has staged took first.
+        # `look` reports a conflict if main has moved. Otherwise it was only about a snapshot's sequence number, which
+        # a write of another stream of this process took first.
         if not isinstance(why, catalog.Conflict):
-            self._tell(why)
+            self._report(why)
 
-    def _tell(self, why: Exception) -> None:
-        self.told += 1
-        self.refused(self.table, self.told, why)
+    def _report(self, why: Exception) -> None:
+        self.reported += 1
+        self.refused(self.table, self.reported, why)
 
 
 @dataclass
 class Publication(ABC):
-    """Of one pipeline."""
+    """How one pipeline opens, writes and publishes its tables."""
 
     lake: catalog.CatalogClient
     pipeline: str
     refused: ReportRefusal
     turns: Turns = field(default_factory=Turns)
     retention: Callable[[str], Retention | None] = lambda _table: None
-    generation: int = 0  # older marks say nothing
+    generation: int = 0  # marks of older generations do not count
 
     def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
-        """Shut out whoever stood there before; `claiming`: LostRace where another start has this very epoch."""
+        """Fence earlier starts. With `claiming`, raise LostRace if another start has taken this epoch."""
         turn = self.turns.at(table)
         with turn.taken():
             state = self._open(table, epoch, claiming=claiming)
-            # A branch that an earlier attempt has opened may lie behind main.
+            # A branch that an earlier attempt opened may be behind main.
             if state.main is None or state.refs.get(branch_of(self.pipeline, epoch), state.main) == state.main:
                 turn.stands(self.pipeline, state.main)
         return state
@@ -102,40 +101,40 @@ class Publication(ABC):
 
     @abstractmethod
     def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
-        """The snapshot that Spark left under this token, if it did."""
+        """The snapshot that Spark wrote under this token, if there is one."""
 
-    def publish(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str]) -> Position:
-        """Move main to what was staged; when somebody else came first, commit the same files again upon theirs."""
+    def publish(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str]) -> Position:
+        """Move main to the written snapshot. If another commit came first, commit the same files on top of it."""
         turn = self.turns.at(place.table)
         with turn.taken():
             if turn.is_upon_main(self.pipeline):
-                state = self._moved(place, staged, mark, extra)
+                state = self._moved(place, written, mark, extra)
             else:
-                # A sibling came first: to try would only be refused.
-                state = self._again(place, staged, mark, extra, Race(self.refused, place.table, turn.main))
+                # Another stream of this process has moved main, so a plain move would be refused.
+                state = self._again(place, written, mark, extra, Race(self.refused, place.table, turn.main))
             turn.stands(self.pipeline, state.main)
         return self.published(place, state, mark)
 
-    def _moved(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
+    def _moved(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
         try:
-            return self._move(place, staged)
+            return self._move(place, written)
         except LostRace as lost:
             self.refused(place.table, 1, lost)
-            return self._again(place, staged, mark, extra, Race(self.refused, place.table, told=1))
+            return self._again(place, written, mark, extra, Race(self.refused, place.table, reported=1))
 
     @abstractmethod
-    def _move(self, place: Position, staged: int) -> TableState:
-        """Main, to what was staged upon it; LostRace where it is elsewhere."""
+    def _move(self, place: Position, written: int) -> TableState:
+        """Move main to the snapshot that was written on top of it. Raise LostRace if main is elsewhere by now."""
 
     @abstractmethod
-    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
-        """Commit the same files upon main as it is now."""
+    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+        """Commit the same files on top of the current main."""
 
     @abstractmethod
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
-        """A few rows of bookkeeping."""
+        """Add rows of the batch log."""
 
     def place(self, state: TableState, epoch: int) -> Position:
         return place_on(state, self.pipeline, epoch, self.retention(state.name)).within(self.generation)
@@ -145,38 +144,39 @@ class Publication(ABC):
             return catalog.load_for_engines(self.lake, table)
 
     def still_ours(self, place: Position, state: TableState) -> None:
-        """Whether we may write to it."""
+        """Raise if this start may no longer write to the table."""
         if state.uuid != place.uuid:
             raise TableChanged(
-                f"the table {place.table} was dropped and made anew while we wrote to it (uuid {place.uuid[:8]}… is now"
-                f" {state.uuid[:8]}…): restore it; `lakehouse-ingest recover` says what can be done"
+                f"the table {place.table} was dropped and recreated during a write (uuid {place.uuid[:8]}… is now"
+                f" {state.uuid[:8]}…): restore it; `lakehouse-ingest recover` shows the choices"
             )
         if (newest := newest_epoch(state, self.pipeline)) > place.epoch:
             raise superseded(self.pipeline, newest)
 
     def published(self, place: Position, state: TableState, mark: Mark) -> Position:
-        """Our place after a landing: where others have cut it off by now, what was published is known all the same."""
+        """Our position after a commit. If another program has expired the mark already, use the one just published."""
         now = self.place(state, place.epoch)
         return now if now.mark else self._remembered(now, place, mark)
 
     def unmoved(self, place: Position, state: TableState) -> Position:
-        """Our place as it is now, when nobody but strangers has moved main since."""
+        """Our position as it is now. Raise unless only other pipelines and programs have moved main since."""
         self.still_ours(place, state)
         now = self.place(state, place.epoch)
         if now.mark is None and not now.whole and not self._is_behind(place, state):
-            # Others compacted the table and expired what was before: as no newer start did, nobody else of ours came.
+            # Another program compacted the table and expired our mark. There is no newer epoch, so no other start of
+            # this pipeline has written here, and the remembered mark still holds.
             now = self._remembered(now, place, place.mark)
-        # Not what they hold: that is gathered from older marks as well, which expire one by one.
+        # Compare tokens, not offsets: offsets are also collected from older marks, which expire one by one.
         if _token(now) != _token(place):
             raise TableChanged(
-                f"the table {place.table} holds other offsets than it did a moment ago:"
-                " it was rolled back, or another writer runs under this pipeline's name; start once more, and"
-                " `lakehouse-ingest recover` says what can be done"
+                f"the mark of the table {place.table} has changed during a write:"
+                " it was rolled back, or another writer uses this pipeline's name; start again, and"
+                " `lakehouse-ingest recover` shows the choices"
             )
         return now
 
     def _is_behind(self, place: Position, state: TableState) -> bool:
-        """Whether main was moved to before our last landing; false also where too much was cut to tell."""
+        """True if main was rolled back to before our last commit. False also if the cut history cannot show it."""
         return place.main is not None and state.contains(place.main) is False
 
     def _remembered(self, now: Position, place: Position, mark: Mark | None) -> Position:
@@ -186,13 +186,13 @@ class Publication(ABC):
     def _upon(self, place: Position, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
         def decide(state: TableState) -> Mapping[str, str]:
             race.look(state.main)
-            # The marks that travel on are those of the very head that the files are put upon.
+            # Copy the other pipelines' marks from exactly that head on which the files are committed.
             return {**marks.to_summary(mark, self.unmoved(place, state).carried), **extra}
 
         return decide
 
     def fenced(self, table: str, epoch: int, given: Mapping[str, str], *, claiming: bool) -> TableState:
-        """Main moved by a commit that lands nothing, and our epoch in the table's properties."""
+        """Move main by a commit without rows, and write our epoch into the table's properties."""
 
         def decide(state: TableState) -> Mapping[str, str]:
             newest = newest_epoch(state, self.pipeline)
@@ -216,14 +216,14 @@ class OnBranch(Publication):
         if claiming and newest_epoch(before, self.pipeline) >= epoch:
             raise EpochTaken(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
         if direct_epoch(before, self.pipeline) > max(branches(before, self.pipeline), default=0):
-            # Who stood there last publishes directly: to drop branches would not shut it out.
+            # The last start published directly, so dropping branches would not fence it.
             before = self.fenced(table, epoch, {}, claiming=claiming)
         with explained():
             try:
                 state = self._branched(before, epoch, claiming=claiming)
             except catalog.BranchExists as found:
                 raise EpochTaken(str(found)) from found
-            # Another start may have come in between: the higher epoch stays, the lower one goes.
+            # Another start may have opened its branch in between. The higher epoch wins.
             now = branches(state, self.pipeline)
             if (newest := max(now)) > epoch:
                 raise superseded(self.pipeline, newest)
@@ -234,8 +234,9 @@ class OnBranch(Publication):
     def _branched(self, before: TableState, epoch: int, *, claiming: bool) -> TableState:
         """The table with our branch on it.
 
-        To claim is to make the branch, so a lost answer leaves open who has the epoch. Once the epoch is ours, a branch
-        of it is ours as well, whoever's answer was lost: then it is looked again, for this table alone.
+        While claiming, creating the branch is what takes the epoch. A lost answer then leaves open who has it, so
+        there is no second attempt. Once the epoch is ours, a branch of that epoch can only be ours. So a lost answer
+        is settled by another look at this table.
         """
         looks = iter([before])
 
@@ -250,16 +251,18 @@ class OnBranch(Publication):
         lost = (catalog.Conflict, catalog.OutcomeUnknown, catalog.Unreachable)
         return catalog.retrying(lost, 1 if claiming else OPENINGS)(opened)
 
-    def target(self, place: Position, token: Token) -> WriteTarget:  # noqa: ARG002 - the branch is the start's own
-        # Only this spelling of the target does: the option `branch` would write to main.
+    def target(self, place: Position, token: Token) -> WriteTarget:  # noqa: ARG002 - the branch belongs to the start
+        # Spark needs the branch in the table's name. With the write option `branch` the rows go to main.
         return WriteTarget(f"{place.table}.branch_{place.branch}")
 
     def still_ours(self, place: Position, state: TableState) -> None:
         super().still_ours(place, state)
-        # Spark makes our branch anew when it was dropped during an append. A newer start drops it in the very commit
-        # that shows its epoch: whoever dropped it without one was somebody else.
+        # Spark recreates our branch if it was dropped during an append. A newer start drops it in the same commit that
+        # shows its epoch. A branch that is missing without a newer epoch was dropped by another program.
         if place.branch not in state.refs:
-            raise TryAgain(f"somebody dropped the branch {place.branch} of the table {place.table}, on which we write")
+            raise TryAgain(
+                f"another program dropped the branch {place.branch} of the table {place.table} while we wrote to it"
+            )
 
     def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
         state = self.load(place.table)
@@ -267,19 +270,19 @@ class OnBranch(Publication):
         found = state.snapshots.get(state.refs[place.branch])
         return found if found and found.summary.get(TOKEN) == token else None
 
-    def _move(self, place: Position, staged: int) -> TableState:
+    def _move(self, place: Position, written: int) -> TableState:
         with self._on(place):
-            return catalog.publish(self.lake, place.table, place.branch, staged, place.main)
+            return catalog.publish(self.lake, place.table, place.branch, written, place.main)
 
-    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         summary = self._upon(place, mark, extra, race)
         with self._on(place), self._winnable(place):
-            return catalog.publish_again(self.lake, place.table, place.branch, staged, summary, race.failed)
+            return catalog.publish_again(self.lake, place.table, place.branch, written, summary, race.failed)
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
-        """With one commit, of main and our branch: others write to the same table all the time."""
+        """Moves main and our branch in one commit, because other pipelines write to the batch log at the same time."""
         turn, race = self.turns.at(place.table), Race(self.refused, place.table)
         with turn.taken():
             summary = self._upon(place, mark, extra, race)
@@ -293,11 +296,11 @@ class OnBranch(Publication):
         try:
             yield
         except LostRace as lost:
-            raise TryAgain(f"the table {place.table} was changed by others each time that we tried to commit") from lost
+            raise TryAgain(f"other writers changed the table {place.table} before each attempt to commit") from lost
 
     @contextmanager
     def _on(self, place: Position) -> Iterator[None]:
-        """A branch that is gone tells of a newer start, or of a table that is another one by now."""
+        """If our branch is gone, find out why: a newer start, or a recreated table."""
         try:
             with explained():
                 yield
@@ -312,7 +315,7 @@ class Direct(Publication):
         if claiming or direct_epoch(state, self.pipeline) != epoch:
             state = self.fenced(table, epoch, {STAGES_UNSEEN: "true"}, claiming=claiming)
         stale = [ref for number, ref in branches(state, self.pipeline).items() if number < epoch]
-        # They shut nobody out any more; where they may not be dropped, they are only in the way.
+        # Old branches have no effect any more, so it does no harm if the catalog refuses to drop them.
         with explained(), suppress(catalog.RequestRefused, catalog.Denied):
             state = catalog.drop_branches(self.lake, table, stale)
         return state
@@ -324,22 +327,22 @@ class Direct(Publication):
         state = self.load(place.table)
         self.still_ours(place, state)
         if state.properties.get(STAGES_UNSEEN) != "true":
-            raise TryAgain(f"somebody took the property {STAGES_UNSEEN} from the table {place.table}, which we need")
+            raise TryAgain(f'the table {place.table} lost {STAGES_UNSEEN}, which `catalog.publish = "direct"` needs')
         found = [each for each in state.snapshots.values() if each.summary.get(TOKEN) == token]
         return max(found, key=lambda each: each.sequence, default=None)
 
-    def _move(self, place: Position, staged: int) -> TableState:
+    def _move(self, place: Position, written: int) -> TableState:
         with explained():
-            return catalog.publish(self.lake, place.table, None, staged, place.main)
+            return catalog.publish(self.lake, place.table, None, written, place.main)
 
-    def _again(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
+    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
         with explained():
-            return catalog.recommit_onto(self.lake, place.table, staged, self._upon(place, mark, extra, race))
+            return catalog.recommit_onto(self.lake, place.table, written, self._upon(place, mark, extra, race))
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
-        """Straight onto main: nobody has to see it together with anything else."""
+        """Commits straight to main: rows of the batch log need not wait for a publication."""
         turn = self.turns.at(place.table)
         with turn.taken():
             with explained():

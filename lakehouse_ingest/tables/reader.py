@@ -1,4 +1,4 @@
-"""What a pipeline asks of its tables. Nothing is changed by asking."""
+"""Read the tables of a pipeline, without changing anything."""
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Sequence
@@ -34,11 +34,11 @@ class TableReader:
                 return None
 
     def find_all(self, tables: Collection[str], threads: Executor) -> dict[str, TableState | None]:
-        """Side by side: one after the other, hundreds of them take longer than the catalog needs."""
+        """Load tables in parallel: one after the other, hundreds of requests would take long."""
         return dict(zip(tables, threads.map(self.find, tables), strict=True))
 
     def look(self, table: str) -> catalog.Inspection:
-        """What stands under the name, whatever it is."""
+        """What the catalog has under this name: a table, a view, or nothing."""
         with explained():
             return catalog.inspect(self._lake, table)
 
@@ -75,14 +75,14 @@ class TableReader:
             yield from pinned.batches(file, columns)
 
     def live_files(self, table: str, snapshot: int | None, *, deletes: bool) -> Iterator[LiveFile]:
-        """Of main's head, or of another snapshot; refused where rows of them were deleted, unless that is known."""
+        """The data files of main, or of another snapshot. Raises if rows of them were deleted, unless `deletes`."""
         with explained():
             try:
                 yield from catalog.live_files(self._lake, table, snapshot, deletes=deletes)
             except catalog.TableMissing:
-                said = f"there is no table {table}: name one of another namespace as namespace.table"
-                parts = " (where a name has dots of its own, it can't be told)" if table.count(".") > 1 else ""
-                raise SettingsRefused(f"{said}{parts}") from None
+                sentence = f"there is no table {table}: name a table of another namespace as namespace.table"
+                dots = " (a name that has dots itself cannot be given here)" if table.count(".") > 1 else ""
+                raise SettingsRefused(f"{sentence}{dots}") from None
             except catalog.FileMissing as missing:
                 raise TableChanged(f"{missing}: restore it, or expire the snapshots that refer to it") from missing
 
@@ -98,9 +98,9 @@ class TableReader:
                 raise TryAgain(str(missing)) from missing
 
     def seen(self, state: TableState) -> Position:
-        """Where this pipeline stands on a table, without taking a place there."""
+        """The position of this pipeline on a table, without opening it."""
         return self._way.place(state, newest_epoch(state, self._pipeline))
 
     def again(self, place: Position) -> Position:
-        """Our place, looked up anew."""
+        """Our position, read again from the catalog."""
         return self._way.place(self._way.load(place.table), place.epoch)

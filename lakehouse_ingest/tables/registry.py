@@ -1,4 +1,4 @@
-"""Which tables a pipeline has landed in, as the batch log and the tables themselves say."""
+"""Find the tables that a pipeline has written to, in the batch log and in the tables themselves."""
 
 import json
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from lakehouse_ingest.tables.position import Known, Registered, has_landed, newe
 
 
 class Registry(TableChanges):
-    """The tables that are known to hold rows of this pipeline, or to be about to."""
+    """Tables that hold rows of this pipeline, or soon will."""
 
     def registered(self, record: str) -> dict[str, "Registered"]:
-        """The tables that this pipeline has landed in, or was about to, as the batch record's properties say."""
+        """The tables that the batch log's properties list for this pipeline."""
         state = self.find(record)
         return self.registered_in(state) if state else {}
 
@@ -29,20 +29,20 @@ class Registry(TableChanges):
         }
 
     def register(self, record: str, tables: Mapping[str, "Registered"]) -> None:
-        """Before the first row lands in a table: a start has to know them all."""
+        """List tables in the batch log, before their first row is written: the next start must know all of them."""
         if not tables:
             return
         self.tell(record, {self._registered_as(name): json.dumps(asdict(each)) for name, each in tables.items()})
 
     def knows(self, table: str) -> bool:
-        """Whether a start of this pipeline has ever come so far as to leave its mark or its branch there."""
+        """True if a start of this pipeline has ever left a mark, a branch or an epoch on the table."""
         return self._newest_epoch(table) > 0
 
     def has_landed_in(self, state: TableState) -> bool:
         return has_landed(state, self._pipeline)
 
     def known_in(self, namespace: str) -> Known:
-        """The tables of a namespace that know this pipeline, whatever the batch record says."""
+        """The tables of a namespace that hold traces of this pipeline. The batch log is not asked."""
         tables: dict[str, Registered] = {}
         unread: dict[str, LakehouseError] = {}
         for name in self.names_in(namespace):
@@ -56,7 +56,7 @@ class Registry(TableChanges):
         return Known(tables, unread)
 
     def heads(self, record: str) -> dict[str, marks.Head]:
-        """The last landing in each table, as the batch record has it."""
+        """The last batch in each table, according to the batch log."""
         state = self.find(record)
         return self.heads_in(state) if state else {}
 

@@ -1,10 +1,10 @@
-"""How many of a table's snapshots stay: old ones go, but never the newest mark of any pipeline.
+"""Decide how many snapshots of a table stay. The newest mark of every pipeline always stays.
 
-What stays is a run of main's ancestors from its head: a gap would cut the ledger's walk short.
+The snapshots that stay are an unbroken line from main's head, because the ledger walks back along it.
 
-A table's metadata holds every snapshot with its summary, and is read and written as a whole with each commit. So both
-limits of the settings are bounded: a summary carries the marks of all pipelines that feed the table, that of the batch
-record their settings and tables as well, and would otherwise be kept as often as there are snapshots.
+A table's metadata holds the summary of every snapshot, and each commit reads and writes all of it. A summary holds the
+marks of all pipelines that feed the table; in the batch log it holds their settings and tables as well. So the
+settings' limits on snapshots are themselves limited, by the size of the summaries.
 """
 
 import re
@@ -15,25 +15,25 @@ from lakehouse_ingest.ledger.keys import MARK, TOKEN
 from lakehouse_ingest.ledger.marks import Summary
 from lakehouse_ingest.settings import Settings
 
-ROOM = 2**20  # letters of all summaries together
-FEWEST = 10  # stay whatever their summaries take: a commit without an answer is looked for among them
-YOUNG = 1_000  # stay at most because of their age
+ROOM = 2**20  # characters of all summaries together
+FEWEST = 10  # snapshots that stay however large their summaries are: a commit without an answer is looked up there
+YOUNG = 1_000  # the most snapshots that stay because of their age
 
 
 @dataclass(frozen=True)
 class Retention:
-    """As the settings say it."""
+    """The limits from the settings."""
 
     number: int  # of snapshots, at most
-    seconds: float = 0.0  # what main led to within this time stays, beyond that number
+    seconds: float = 0.0  # snapshots that were main's head within this time stay as well
 
     def kept(self, history: Iterable[tuple[int, Summary]]) -> int:
-        """How many of main's ancestors stay, of which each has its time in ms; newest first.
+        """How many of main's ancestors stay. `history` holds their times in ms and summaries, newest first.
 
-        A reader begins with the head, and goes on with it when there is a newer one. So what counts is not when a
-        snapshot was made, but when the next one took its place.
+        A query keeps reading the snapshot that was main's head when it began. So the age of a snapshot counts from the
+        moment when the next one replaced it, not from its own creation.
         """
-        # Expiry costs a commit of its own: a fifth at once is enough to do it now and then.
+        # Expiry costs a commit of its own. Removing a fifth at a time makes it rare.
         number = max(1, self.number * 4 // 5)
         kept = marked = size = 0
         seen: set[str] = set()
@@ -53,27 +53,28 @@ class Retention:
 
 
 def retention_of(settings: Settings) -> Callable[[str], Retention]:
-    """Of each table of a pipeline."""
+    """A function that gives the retention of each table of a pipeline."""
     keep = settings.ledger
     batch_log = f"{settings.catalog.namespace}.{keep.batch_table}"
 
     def retention(table: str) -> Retention:
-        # No query reads the batch log for long, and with many streams its metadata grow the fastest of all.
+        # No query reads the batch log for long, and with many streams its metadata grows faster than any other.
         return Retention(keep.keep_snapshots, 0.0 if table == batch_log else keep.keep_for)
 
     return retention
 
 
 def is_due(snapshots: int, expirable: int) -> bool:
-    """Whether so many that may go are worth a commit."""
+    """True if enough snapshots can be expired to be worth a commit."""
     return expirable > 0 and 5 * expirable >= snapshots
 
 
 def is_left_behind(summary: Summary, pipeline: str, epoch: int) -> bool:
-    """Whether what no ref leads to was ours, and of this start or an earlier one: a newer one may yet publish it.
+    """True if an unreferenced snapshot was written by this start or an earlier one of the same pipeline.
 
-    Only ours: other writers may keep snapshots without a ref on purpose (write, audit, publish).
+    A newer start may still publish its own. Other writers may keep unreferenced snapshots on purpose
+    (write-audit-publish).
     """
-    # The token, not the mark: the others' landings carry our mark on.
+    # Look at the token, because commits of other pipelines copy our mark.
     token = re.fullmatch(r"(.+)/\d+/(\d{1,18})/-?\d+", summary.get(TOKEN, ""))
     return token is not None and token[1] == pipeline and int(token[2]) <= epoch

@@ -1,4 +1,4 @@
-"""The tables of one stream: found by the route that leads to them, made when first seen, up to a limit."""
+"""The tables of one stream: found by route, and created when their first record arrives, up to a limit."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableS
 from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
-REFUSED_S = 30.0  # by then somebody may have made a table that was not there, or moved one that was in the way
+REFUSED_S = 30.0  # how long a refusal is kept: a person may create a missing table, or rename one that is in the way
 
 
 @dataclass(frozen=True)
@@ -31,34 +31,34 @@ class Refusal:
 
 @dataclass
 class StreamTables:
-    """What one start of one stream knows of its tables."""
+    """What one start of one stream knows about its tables."""
 
     lake: PipelineTables
     effects: TableEffects
     stream: StreamSettings
     format: Format
     namespace: str
-    record: str  # the batch record: there they are registered
-    taken: Collection[str]  # names of tables that are not for events
+    record: str  # the batch log, where the tables are registered
+    taken: Collection[str]  # names of tables that are not for records
     epoch: int
     registered: dict[str, Registered]
-    opened: Mapping[str, Position]  # our place on those that were there at the start
+    opened: Mapping[str, Position]  # our position on the tables that existed at the start
     changed: Callable[[str, list[str]], None]
     find_all: Callable[[Collection[str]], Mapping[str, TableState | None]]
-    _looked: dict[str, TableState | None] = field(default_factory=dict)  # of names that are about to be asked for
+    _looked: dict[str, TableState | None] = field(default_factory=dict)  # loaded ahead, for the next calls of `at`
     _found: dict[Route, TableKeeper] = field(default_factory=dict)
-    _refused: dict[Route, Refusal] = field(default_factory=dict)  # not to ask for each with every batch
-    _since: float = 0.0  # when these were begun to be kept
+    _refused: dict[Route, Refusal] = field(default_factory=dict)  # kept, so that not each batch asks the catalog again
+    _since: float = 0.0  # when the oldest of these refusals was kept
 
     def __post_init__(self) -> None:
-        """What is known without any record is refused now, not at the first one."""
+        """Refuse now what can be refused without any record."""
         for number, entry in enumerate(self.stream.tables):
             declared.plan_from_settings(entry.table, entry)
             layout.partitions_of(entry)
             if aside_of(entry) and not isinstance(self.format, Lenient):
                 raise SettingsRefused(
-                    f"`contract` of {entry.table} needs a format that can set values aside, and `format`"
-                    f" {self.stream.format} can't: leave the contract out"
+                    f"`contract` of {entry.table} needs a format that can rescue values, and `format`"
+                    f" {self.stream.format} cannot: leave the contract out"
                 )
             if "{" not in entry.table:
                 self.at(Route(number))
@@ -68,7 +68,7 @@ class StreamTables:
             self.at(route)
 
     def look_up(self, routes: Iterable[Route]) -> None:
-        """Ask for the tables of these routes at once, where they are not known yet; `at` is asked for them next."""
+        """Load the tables of these routes in parallel, unless they are known already. `at` then finds them loaded."""
         self._looked = dict(self.find_all({self._name(each) for each in routes if not self._knows(each)}))
 
     def at(self, route: Route) -> TableKeeper | Refusal:
@@ -77,7 +77,7 @@ class StreamTables:
         found = self._new(route)
         if isinstance(found, TableKeeper):
             self._found[route] = found
-        # Of what leads to no table there may be more than memory is for.
+        # There may be more refused routes than fit into memory.
         elif len(self._refused) < 2 * self.stream.max_tables:
             self._refused[route] = found
         return found
@@ -89,18 +89,18 @@ class StreamTables:
 
     @property
     def routes(self) -> set[Route]:
-        """Those that lead to a table."""
+        """The routes that lead to a table."""
         return {*self._found}
 
     @property
     def unasked(self) -> Refusal:
-        """Why routes lead to no table that come behind as many as a batch asks for."""
+        """The refusal of the routes beyond those that one batch looks at."""
         if self.lake.creates:
             return Refusal(Reason.TOO_MANY_TABLES, f"the stream feeds {self.stream.max_tables} tables: `max_tables`")
         return Refusal(Reason.NO_TABLE, unmade("known table of its topic or type"))
 
     def register(self) -> None:
-        """Tell the next start of the tables that are new, before the first row lands in them."""
+        """Register new tables for the next start, before their first row is written."""
         new = {
             keeper.name: Registered(keeper.landing.place.uuid, route.topic, route.type)
             for route, keeper in self._found.items()
@@ -116,7 +116,7 @@ class StreamTables:
         return self.registered[name].uuid if name in self.registered else ""
 
     def _earlier_routes(self) -> list[Route]:
-        """Those that led to a table before; not those of settings that are no more."""
+        """The routes to registered tables that the settings still have."""
         return [route for name, each in self.registered.items() for route in self._routes_to(name, each)]
 
     def _routes_to(self, name: str, table: Registered) -> Iterator[Route]:
@@ -130,7 +130,7 @@ class StreamTables:
             if all(not some or not known or known in some for some, known in wanted):
                 yield route
                 if all(not some or known for some, known in wanted):
-                    return  # it takes all that goes there: those behind it get none
+                    return  # this entry takes every such record, so later entries get none
 
     # -- a new route --------------------------------------------------------------------------------------
 
@@ -166,14 +166,17 @@ class StreamTables:
         except (SettingsRefused, TableChanged) as refusal:
             if name in self.registered or not _origin(route):
                 raise
-            # Somebody else's table, that a topic or a type from the outside happens to lead to.
+            # A topic or type in the records happens to name another program's table. That is no reason to stop.
             return Refusal(Reason.NAME_TAKEN, str(refusal))
         return keeper
 
     def _begin_with(self, name: str, state: TableState, route: Route) -> NoReturn:
-        """It could not be read when the batch record was lost: what it holds is of no account in this start."""
+        """Start again with a table of ours that this start did not count.
+
+        The batch log was lost, and this table could not be read when the start looked for ours.
+        """
         self.effects.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
-        raise TryAgain(f"the table {name} was not known to hold rows of this pipeline; begun again with it")
+        raise TryAgain(f"the table {name} has rows of this pipeline that this start did not count; starting again")
 
     def _take(self, keeper: TableKeeper, state: TableState | None) -> None:
         if state:
@@ -191,13 +194,13 @@ class StreamTables:
         others |= {keeper.name: (of.topic, of.type) for of, keeper in self._found.items()}
         if others.pop(name, mine) != mine or names.meets(name, (*self.taken, *others)):
             return True
-        # One that another pipeline made of another topic. What says nothing of it is there for whoever names it.
+        # The table's properties name another topic or type. A table without such properties is free to use.
         found = {key: text for key, text in (state.properties if state else {}).items() if key in (TOPIC, TYPE)}
         return bool(found) and found != _origin(route)
 
 
 def foretold(stream: StreamSettings, topics: Sequence[str]) -> list[str]:
-    """The names of the tables that are known before any record is."""
+    """The names of the tables that are known before any record is read."""
     wanted = (
         names.of_table(entry.table, topic, "")
         for number, entry in enumerate(stream.tables)
@@ -209,7 +212,7 @@ def foretold(stream: StreamSettings, topics: Sequence[str]) -> list[str]:
 
 
 def _takes_all_of(topic: str, entry: TableSettings) -> bool:
-    """Whether no record of the topic comes to the entries behind this one."""
+    """True if this entry takes every record of the topic, so that later entries get none."""
     by_type = entry.types or "{type}" in entry.table
     return bool(topic) and not by_type and (not entry.topics or topic in entry.topics)
 

@@ -1,4 +1,4 @@
-"""Keeps a table in step with its settings and its data, and our place on it."""
+"""Keep one table in step with its settings and its data, and remember our position on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -32,12 +32,12 @@ from lakehouse_ingest.tables.first_batch import Planned
 from lakehouse_ingest.tables.growth import new_fields
 
 Fields = Sequence[tuple[str, T.DataType]]
-FOLLOWED = 10  # times in one batch
+FOLLOWED = 10  # attempts to change the columns in one batch
 
 
 @dataclass
 class TableKeeper:
-    """One table, made when its first records tell what it should be."""
+    """One table, created when its first records show which columns it needs."""
 
     lake: PipelineTables
     effects: TableEffects
@@ -46,19 +46,19 @@ class TableKeeper:
     format: Format
     epoch: int
     changed: Callable[[str, list[str]], None]
-    refuse_names: bool = False  # fields whose names meet, instead of telling them apart
-    origin: Mapping[str, str] | None = None  # properties that say what its name was made of
+    refuse_names: bool = False  # refuse fields that would get the same column name, instead of changing the name
+    origin: Mapping[str, str] | None = None  # properties that keep the topic and type of the table's name
     landing: Landing | None = None
     _plan: Planned | None = None
-    _schema: int = -1  # the one that the plan was made from
+    _schema: int = -1  # the schema that the plan was made from
 
     @property
     def settled(self) -> bool:
-        """Whether no record has to be looked at to know what the table is like."""
+        """True if no record has to be looked at before a write."""
         return self.landing is not None and bool(self.settings.columns)
 
     def plan(self, fields: Fields, records: DataFrame) -> Planned:
-        """What the records are to look like, whose fields these are; `records` are looked at where they don't tell."""
+        """The plan for records with these fields. Reads `records` only if the fields do not say enough."""
         if self._plan is None:
             first, spec = self._first(fields, records)
             if spec is None:
@@ -68,18 +68,20 @@ class TableKeeper:
         if self.settings.columns:
             return self._plan
         self._look_again()
-        # Somebody else may have made the table, or a column, a moment ago: then it has not what was asked for.
+        # Another program may change the columns at the same time. Then plan again from the table as it is.
         for _ in range(FOLLOWED):
             before = self._schema
             refused, settled = self._grown(fields, records)
             if settled or self._schema == before:
                 beyond = self._plan.plan.aside is not None and has_beyond(self._plan.plan, fields)
                 return replace(self._plan, refused=refused, beyond=beyond)
-        raise TryAgain(f"others change the columns of {self.name} each time that we add ours")
+        raise TryAgain(f"another program changed the columns of {self.name} during {FOLLOWED} attempts to add ours")
 
     def _grown(self, fields: Fields, records: DataFrame) -> tuple[tuple[RefusedField, ...], bool]:
-        """Add what the records have and the table has not: what may not be, and whether of all else it is known that
-        it is there as it was asked for."""
+        """Add columns for fields that the table lacks.
+
+        Returns the fields that may not become columns, and whether every other change is now in the table.
+        """
         assert self._plan is not None
         plan = self._plan.plan
         growth = new_fields(plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names)
@@ -99,29 +101,29 @@ class TableKeeper:
         return (*growth.refused, *refused), settled
 
     def _look_again(self) -> None:
-        """Columns that others have added since are columns: a field that was promoted is set aside no more."""
+        """Use columns that others have added since: a field that was promoted is no longer rescued."""
         if self.landing is None or self.landing.place.schema == self._schema:
             return
         state = self.lake.find(self.name)
         if state is not None and state.uuid == self.landing.place.uuid:
-            # What contradicts the settings is for the next start to say.
+            # If the table now contradicts the settings, the next start reports it.
             with suppress(SettingsRefused, TableChanged):
                 self._take(state)
 
     def _first(self, fields: Fields, records: DataFrame) -> tuple[Planned, TableSpec | None]:
-        """The plan that the first records give, and the table; none when they do not fit the settings."""
+        """The plan from the first records, and the table to create: None if the records do not say enough or fit."""
         try:
             planned = first_batch.plan_from_records(
                 self.name, self.settings, self.format, fields, records, refuse_names=self.refuse_names
             )
             return planned, declared.spec(planned.plan, self.settings) if planned.settled else None
         except SettingsRefused as refusal:
-            # Settings that are wrong by themselves were refused at the start; these are wrong for such records, and
-            # what sends records may not end a pipeline.
+            # Settings that are wrong for any record were refused at the start. These are wrong for these records only,
+            # and whoever sends records must not be able to stop a pipeline.
             return Planned(TablePlan(self.name, (), None, "iso"), settled=False, why=str(refusal)), None
 
     def adopt(self, state: TableState, place: Position | None = None) -> None:
-        """Use a table that is there, whoever made it; refuse it before anything is written."""
+        """Use an existing table. Raises if it does not fit the settings, before anything is written."""
         lies_otherwise = layout.lies_otherwise(state, self.settings)
         self._take(state)
         assert self._plan is not None
@@ -136,15 +138,15 @@ class TableKeeper:
         self.landing = Landing(replace(place, schema=self._schema), files)
 
     def _opened(self) -> Position:
-        """On a table that was not there, or not ours, when this start looked where to begin."""
+        """Open a table that did not exist, or was not ours, when this start read the ledger."""
         place = self.effects.open(self.name, self.epoch)
         if place.mark:
-            # The writer before us has landed in it until this very moment; it has told the batch record of it first.
-            raise TryAgain(f"rows of this pipeline came to {self.name} after this start had looked; begun again")
+            # An earlier start wrote to it until now. It registered the table first, so the next start will find it.
+            raise TryAgain(f"an earlier start wrote to {self.name} after this one had read the ledger; starting again")
         return place
 
     def _lay_out(self) -> None:
-        """New files by the settings; those that are there stay as they are."""
+        """Partition new files as the settings say. Existing files stay as they are."""
         reached(FailPoint.EVOLVING)
         state, changes = self.effects.lay_out(self.name, layout.partitions_of(self.settings))
         reached(FailPoint.EVOLVED)
@@ -158,7 +160,7 @@ class TableKeeper:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 
     def _follow(self, changes: Sequence[Evolution]) -> Plan:
-        """All in one commit, and what the table would not take."""
+        """Apply all changes in one commit. The plan lists what the contract refused."""
         reached(FailPoint.EVOLVING)
         state, done = self.effects.change(self.name, changes)
         reached(FailPoint.EVOLVED)

@@ -1,4 +1,4 @@
-"""What records hold that the columns of a table do not."""
+"""Find fields of records that a table has no column for."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,15 +16,15 @@ from lakehouse_ingest.stages.formats import Format, infer
 Fields = Sequence[tuple[str, T.DataType]]
 
 
-Where = tuple[str | None, ...]  # the keys that lead to an object; None: any element of a list or value of a map
+Where = tuple[str | None, ...]  # the keys that lead to an object; None stands for any list element or map value
 
 
 class UnseenField(NamedTuple):
-    """A field that is new in an object of a column."""
+    """A new field inside an object that is a column."""
 
     where: Where
-    path: tuple[str, ...]  # in the table's words, from the column on, to that object
-    siblings: Sequence[str]  # what this has already
+    path: tuple[str, ...]  # the path in the table, from the column to that object
+    siblings: Sequence[str]  # the fields that the object has already
     name: str
     kind: T.DataType
 
@@ -32,7 +32,7 @@ class UnseenField(NamedTuple):
 def beyond_hints(
     form: Format, columns: Sequence[ColumnPlan], fields: Fields, rows: DataFrame, settings: TableSettings
 ) -> tuple[RefusedField, ...]:
-    """UnseenField fields of objects of which a hint says what they hold: a person has said it, so they do not grow."""
+    """Unseen fields inside objects that have a hint. A hint lists all fields of an object, so it gets no more."""
     hinted = {each.field: each for each in columns if "struct<" in each.iceberg and each.field in settings.hints}
     return tuple(
         RefusedField(where, name, HINTED)
@@ -46,7 +46,11 @@ def beyond_hints(
 def unhidden(
     form: Format, columns: Sequence[ColumnPlan], nested: Mapping[str, ColumnPlan], fields: Fields, rows: DataFrame
 ) -> Fields:
-    """Where a value of another kind hides what is new beside it: its record is a dead letter, so the others tell."""
+    """The fields, inferred again without dead-letter records if one of those hides the fields of an object.
+
+    An object's fields cannot be inferred while one record has a value of another kind in its place. That record has a
+    fault, so the others decide.
+    """
     if any(_hides(spark_type(nested[name].spark), kind) for name, kind in fields if name in nested):
         return infer(form, form.decode(rows, columns).where(F.col(FAULT).isNull()))
     return fields
@@ -73,7 +77,7 @@ def _unseen_in(where: Where, path: tuple[str, ...], there: T.DataType, seen: T.D
 
 
 def _hides(there: T.DataType, seen: T.DataType) -> bool:
-    """Whether an object's fields can't be told, because in other records something else is in its place."""
+    """True if an object's fields are unknown because other records have another kind of value in its place."""
     match there, seen:
         case T.StructType() | T.ArrayType() | T.MapType(), T.VariantType():
             return True
@@ -88,7 +92,7 @@ def _hides(there: T.DataType, seen: T.DataType) -> bool:
 
 
 def _values(seen: T.StructType) -> T.DataType:
-    """Of an object whose keys are those of a map: what its values have in common."""
+    """The common type of the values of an object that is stored as a map."""
     found: T.DataType = T.NullType()
     for field in seen.fields:
         found = in_common(found, field.dataType)

@@ -1,4 +1,4 @@
-"""What the columns of a table that is there can't take, and could: a wider type, or no value."""
+"""Find columns of an existing table that need a wider type, or have to become optional."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.tables import Evolution, Relax, Widen
 
-Measure = Callable[[SparkColumn], SparkColumn]  # of a value: how much of a wider type it needs; null: none
+Measure = Callable[[SparkColumn], SparkColumn]  # how much wider a type a value needs; null if the type is wide enough
 INT, FLOAT = 2**31, 3.4028234663852886e38
 WIDER = {"int": "long", "float": "double"}
 
@@ -26,10 +26,10 @@ WIDER = {"int": "long", "float": "double"}
 def outgrown(
     plan: TablePlan, settings: TableSettings, form: Format, fields: Sequence[tuple[str, T.DataType]], rows: DataFrame
 ) -> list[Evolution]:
-    """What these records need of the columns that are there: a wider type, or to be without a value.
+    """Changes that these records need: wider types, or columns that become optional.
 
-    Hints and declared ranges stay what a person has said. A column that needs a value stays so, and records without
-    one are dead letters, unless the settings name a contract that is not to insist.
+    Hints and declared ranges never change, because a person chose them. A required column stays required, and records
+    without a value for it are dead-lettered, unless the settings name a contract that lets it become optional.
     """
     contract, named = contract_of(settings), {name for name, _ in fields}
     free = [
@@ -69,7 +69,7 @@ def outgrown(
 
 
 def _leaves(kind: T.DataType, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], T.DataType, Measure]]:
-    """What could be wider, with its path from there."""
+    """The parts of a type that could be wider, each with its path and its measure."""
     match kind:
         case T.IntegerType():
             yield path, kind, lambda value: F.when((value < -INT) | (value >= INT), 1)
@@ -107,7 +107,7 @@ def _of_values(measure: Measure, value: SparkColumn) -> SparkColumn:
 
 
 def _wide(iceberg: str) -> str:
-    """The widest type that it may become; a word before a colon is a field's name."""
+    """The widest type that a column may become. A word before a colon is a field's name, so it stays."""
     narrow = r'"(?:[^"]|"")*"|\b(?:int|float)\b(?!\s*:)|\bdecimal\(\d+,\s*(?P<scale>\d+)\)'
     return re.sub(narrow, _widest, iceberg)
 

@@ -1,4 +1,4 @@
-"""Our position on each table: taken by a start, moved by its commits."""
+"""Take positions on tables, and move them by commits."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -24,25 +24,27 @@ CLAIM_TRIES = 8
 
 
 class TableWriter(Registry):
-    """Epochs are taken, tables opened, rows published."""
+    """Takes epochs, opens tables and publishes rows."""
 
-    _taken = 0  # the last epoch that was asked for, got or not: an answer may be lost
+    _taken = 0  # the last epoch that was asked for, whether we got it or not: its answer may have been lost
 
     @property
     def has_claimed(self) -> bool:
-        """Whether a start of this process has: the next one takes over from no other."""
+        """True once a start of this process has claimed. Later starts only go on, and take over from nobody else."""
         return self._taken > 0
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[int, Position]:
-        """Take the next epoch, and our place on the `first` table with it."""
+        """Take the next epoch, and with it our position on the `first` table."""
         place, _ = self.claimed(first, others)
         return place.epoch, place
 
     def claimed(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
-        """Take the next epoch: whoever opens the `first` table with it has it, and nobody else. Gives that table as
-        the claim has left it: a look at it later may be answered by a replica that has not heard of the claim.
+        """Take the next epoch: the one start that opens the `first` table with it owns it.
 
-        The second time it is to go on after a failure, which must not take over from whoever has come since.
+        Returns that table as the claim left it, because a later request may be answered by a replica of the catalog
+        that does not know of the claim yet.
+
+        Any later call goes on after a failure. It must not take over from a start that came in between.
         """
         again = self._taken > 0
         for _ in range(CLAIM_TRIES):
@@ -56,52 +58,52 @@ class TableWriter(Registry):
             except EpochTaken:
                 self._taken -= 1
             except LostRace:
-                # A proxy that repeats a request gets a refusal for one that was heard: then the epoch is there, and is
-                # ours as if the answer had been lost.
+                # A proxy may repeat a request that succeeded, and pass on the refusal of the second one. The epoch is
+                # then in the table, and it is ours, as if the answer had been lost.
                 if self._newest_epoch(first) < self._taken:
                     self._taken -= 1
-        raise TryAgain(f"other starts of pipeline {self._pipeline} took every epoch that we asked for")
+        raise TryAgain(f"other starts of pipeline {self._pipeline} took each of {CLAIM_TRIES} epochs first")
 
     def open_all(self, tables: Sequence[str], epoch: int, threads: Executor) -> dict[str, Position]:
-        """Our places on those of these tables that are there."""
+        """Open those of the tables that exist. Returns our position on each."""
         there = [name for name, state in self.find_all(tables, threads).items() if state]
         return dict(zip(there, threads.map(lambda name: self.open(name, epoch), there), strict=True))
 
     def open(self, table: str, epoch: int, *, claiming: bool = False) -> Position:
-        """Take our place on a table as of this epoch; whoever stood there before is shut out."""
+        """Take our position on a table under this epoch, which fences earlier starts."""
         return self._way.place(self._open(table, epoch, claiming=claiming), epoch)
 
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         return self._way.open(table, epoch, claiming=claiming)
 
     def begin_within(self, generation: int) -> None:
-        """From now on the marks of this generation count, and no older ones."""
+        """From now on, ignore marks of older generations."""
         self._way.generation = generation
 
     def turn(self, table: str) -> AbstractContextManager[None]:
-        """Whoever else of this process writes to the table waits until the end of the block."""
+        """Other streams of this process wait at the table until the block ends."""
         return self._way.turns.at(table).taken()
 
     def target(self, place: Position, token: Token) -> WriteTarget:
-        """Where Spark stages the rows of this batch."""
-        self._way.load(place.table)  # refused where others have had it name code since it was opened
+        """Where Spark writes the rows of this batch."""
+        self._way.load(place.table)  # raises if another program has set a property that names code since the opening
         return self._way.target(place, token)
 
     def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
-        """The snapshot that this token left there, if it did."""
+        """The snapshot that was written under this token, if there is one."""
         return self._way.staged(place, token)
 
-    def publish(self, place: Position, staged: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Position:
-        """Move main to what was staged; when somebody else came first, commit the same files again upon theirs."""
-        return self._way.publish(place, staged, mark, extra or {})
+    def publish(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Position:
+        """Move main to the written snapshot. If another commit came first, commit the same files on top of it."""
+        return self._way.publish(place, written, mark, extra or {})
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
-        """A few rows of bookkeeping."""
+        """Add rows of the batch log."""
         return self._way.append(place, rows, mark, extra)
 
     def append_beside(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Likewise, by nobody's start: whoever runs goes on, for no mark is moved and no epoch taken."""
+        """Add rows without being a start. A running pipeline is not disturbed: no mark moves and no epoch is taken."""
         with explained():
             catalog.append_onto(self._lake, table, rows, lambda state: marks.as_it_was(self.seen(state).carried))

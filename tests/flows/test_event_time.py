@@ -254,7 +254,7 @@ def test_the_event_time_is_the_field_of_the_settings_or_a_usual_one(
 
 
 def test_an_event_time_that_no_record_has_is_refused_with_the_fields_there_are(records: Records) -> None:
-    with pytest.raises(SettingsRefused, match=r"`event_time` names when, and no record so far .*; there are a, b"):
+    with pytest.raises(SettingsRefused, match=r"`event_time` names when, and no record so far has .*; there are a, b"):
         planned(records, ['{"a": 1, "b": 2}'], event_time="when")
 
 

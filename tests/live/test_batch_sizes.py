@@ -61,7 +61,7 @@ def test_batches_grow_from_where_the_last_one_has_ended(
 
 def test_a_batch_that_goes_back_is_refused() -> None:
     runner, at = cast("BatchRunner", SimpleNamespace(landed_to={("t", 0): 5})), ("t", 0)
-    with pytest.raises(TryAgain, match="begins before the end"):
+    with pytest.raises(TryAgain, match="began a batch before the end"):
         BatchRunner._following(runner, Range({at: 4}, {at: 9}))
     following = Range({at: 5, ("t", 1): 0}, {at: 9, ("t", 1): 3})
     assert BatchRunner._following(runner, following) == following

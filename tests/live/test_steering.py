@@ -23,6 +23,6 @@ def test_a_record_that_steers_terminals_is_obeyed_by_none(broker: str, rest_uri:
     file.write_text(settings.replace("every =", 'on_error = "raise"\nevery =', 1).replace('"json"', '"text"'))
     code, got = on_a_terminal("run", "--config", file, "--until-latest")
     assert code == 3, got
-    assert b"steered partition 0 offset 0 can't land: wrong_type (i is not long)" in got
+    assert b"steered partition 0 offset 0 cannot become a row: wrong_type (i is not long)" in got
     for raw in (b"\x1b]", b"\x07", b"OWNED", b"Smith"):
         assert raw not in got

@@ -249,7 +249,7 @@ def test_without_the_batch_record_any_table_may_be_ours(bench: Bench, topic: str
     bench.ingest(wanted)
     bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")
     mend = unreadable(bench, f"ns_{topic}.order")
-    with pytest.raises(NeedsOperator, match=rf"ns_{topic}.order: its file .* is gone.*; as the batch record knows"):
+    with pytest.raises(NeedsOperator, match=rf"ns_{topic}.order: its file .* is gone.*; the batch log no longer lists"):
         bench.ingest(wanted)
     mend()
     bench.ingest(wanted)

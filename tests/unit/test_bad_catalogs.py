@@ -116,7 +116,7 @@ def test_a_table_of_others_that_cant_be_read_is_known_as_that(found: str) -> Non
     known.refuse_unread("plant", {"iot.others"})
     with pytest.raises(type(known.unread[NAME]), match=str(known.unread[NAME])):
         known.refuse_unread("plant", {NAME})
-    with pytest.raises(type(known.unread[NAME]), match=r"; as the batch record knows plant no more, this table may be"):
+    with pytest.raises(type(known.unread[NAME]), match=r"; the batch log no longer lists plant, so this table may be"):
         replace(known, tables={"iot.others": Registered("")}).refuse_unread("plant", set())
 
 

@@ -129,7 +129,7 @@ class TestConfig:
         with served(**{where: {key: FOREIGN}}) as uri:
             with pytest.raises(CodeRefused, match=f"/v1/config sets {key} to '{FOREIGN}'"), opened(uri):
                 pass
-            with pytest.raises(NeedsOperator, match="; unset it, or say the same") as told:
+            with pytest.raises(NeedsOperator, match="; unset it, or set the same") as told:
                 PipelineTables(Connection(uri), "plant")
             assert len(str(told.value)) <= LONGEST
             with opened(uri, **{key: FOREIGN}):
