@@ -15,7 +15,7 @@ from typing import Any
 
 from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger.keys import FENCE, HEADS, MARK, SETTINGS, SIZE, TOKEN, TRACE
-from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token
+from lakehouse_ingest.records import Offsets, SourceIdentity, Token
 
 FORMAT = 1
 SEPARATOR = ":"  # stands between a mark's format and its text; base 85 does not use it
@@ -234,24 +234,3 @@ def _runs(keys: list[tuple[str, int]], topic: str) -> list[list[int]]:
 
 def _less(following: int, offset: int | None) -> int | None:
     return None if offset is None else following - offset
-
-
-# -- the range of a batch ---------------------------------------------------------------------------------
-
-
-def batch_range(entry: str, before: str | None, start: Offsets) -> Range:
-    """The offsets of a batch: from the entry before its own in Spark's offset log, or from our start, to its own entry.
-
-    A partition that neither of them knows was added while the query ran. Spark reads it from its first record, and
-    refuses if that is not 0.
-    """
-    end = _logged(entry)
-    known = {**start, **(_logged(before) if before else {})}
-    return Range({at: known.get(at, 0) for at in end}, end)
-
-
-def _logged(entry: str) -> dict[tuple[str, int], int]:
-    *_, offsets = entry.strip().splitlines()
-    return {
-        (topic, int(number)): offset for topic, parts in json.loads(offsets).items() for number, offset in parts.items()
-    }

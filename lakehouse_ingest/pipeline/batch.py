@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from lakehouse_ingest.errors import BadRecord, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger import marks, offset_log
+from lakehouse_ingest.ledger.batch_range import batch_range
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch, carried
 from lakehouse_ingest.pipeline import split_by_table
@@ -166,7 +167,7 @@ class BatchRunner:
 
     def _range(self, number: int) -> Range:
         before = offset_log.entry(self.offset_log, number - 1) if number else None
-        return marks.batch_range(offset_log.entry(self.offset_log, number), before, self.start)
+        return batch_range(offset_log.entry(self.offset_log, number), before, self.start)
 
     def _following(self, batch: Range) -> Range:
         """The range. Raises if it begins before the end of the last batch: Spark would read committed records again."""

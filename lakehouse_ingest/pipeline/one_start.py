@@ -23,8 +23,8 @@ from lakehouse_ingest.observe.watch import Span
 from lakehouse_ingest.pipeline import pacing
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.foreach_batch import Callback
+from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.retry import RetryBudget
-from lakehouse_ingest.pipeline.sampler import QueryProgress
 from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
 from lakehouse_ingest.resume.start import Opening
 from lakehouse_ingest.stages.sources import Source

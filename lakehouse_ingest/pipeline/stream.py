@@ -27,8 +27,8 @@ from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.pipeline.effects import World
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.options import RunOptions
+from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.retry import RetryBudget
-from lakehouse_ingest.pipeline.sampler import QueryProgress
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.resume import replicas
 from lakehouse_ingest.resume.new_topics import refuse_unread

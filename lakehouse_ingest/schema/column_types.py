@@ -17,8 +17,6 @@ RANGES: dict[str, tuple[str, int, int]] = {
     "uint32": ("long", 0, 2**32 - 1),
     "uint64": ("decimal(20,0)", 0, 2**64 - 1),
 }
-
-
 OTHER_NAMES = {
     "utf8": "string",
     "int32": "int",
@@ -29,23 +27,11 @@ OTHER_NAMES = {
     "timestamp": "timestamptz",
     "bigint": "long",
 }
-
-
 PLAIN = ("string", "int", "long", "float", "double", "boolean", "timestamptz", "date", "binary")
-
-
 WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
-
-
 MOST_DIGITS = 38
-
-
 DEEPEST = 21  # levels of objects and lists in a column; deeper ones are kept as JSON text
-
-
 NUMBERS = (T.LongType, T.DecimalType, T.DoubleType)  # inferred types of numbers; each takes all values of the former
-
-
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
 
 

@@ -14,8 +14,6 @@ from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format, infer
 
 Fields = Sequence[tuple[str, T.DataType]]
-
-
 Where = tuple[str | None, ...]  # the keys that lead to an object; None stands for any list element or map value
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from lakehouse_ingest.errors import LakehouseError
-from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.batch_range import batch_range
 from lakehouse_ingest.records import Offsets, Range, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.sources import RECORD_COLUMNS, Source
@@ -164,7 +164,7 @@ def _batches(
             for each in (number, number - 1)
             if each >= 0
         ]
-        range_ = marks.batch_range(entry, before[0] if before else None, start)
+        range_ = batch_range(entry, before[0] if before else None, start)
         found.append((range_, rows.select(*RECORD_COLUMNS).collect()))
 
     frame = filled.source.stream(spark, start, most, GROUP)

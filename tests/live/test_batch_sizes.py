@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.pipeline import effects, one_start
 from lakehouse_ingest.pipeline.batch import BatchRunner
-from lakehouse_ingest.pipeline.sampler import QueryProgress
+from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.records import Range
 from lakehouse_ingest.tables import append
 from tests.services.flow import LANDING, Heard, is_proven

@@ -7,7 +7,8 @@ from structlog.testing import capture_logs
 
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.operations.status import look
-from lakehouse_ingest.pipeline.sampler import Looks, QueryProgress
+from lakehouse_ingest.pipeline.query_progress import QueryProgress
+from lakehouse_ingest.pipeline.sampler import Looks
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.stages.sources.open_transactions import HANGS_S
 from telemetry.testing import recorded

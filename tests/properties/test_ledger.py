@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger import marks as ledger
+from lakehouse_ingest.ledger.batch_range import batch_range
 from lakehouse_ingest.ledger.keys import MARK, TOKEN
-from lakehouse_ingest.ledger.marks import FORMAT, Mark, batch_range, highest
+from lakehouse_ingest.ledger.marks import FORMAT, Mark, highest
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token, TopicPartition
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.start_offsets import begin, complete, uncertain

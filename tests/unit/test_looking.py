@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from lakehouse_ingest.observe.processes import Processes, Used, descendants, used
 from lakehouse_ingest.observe.watch import Watch
-from lakehouse_ingest.pipeline.sampler import SAMPLES, Behind, Processes, Used, descendants, used
+from lakehouse_ingest.pipeline.lag import SAMPLES, Behind
 from lakehouse_ingest.records import Offsets
 from telemetry.testing import recorded
 

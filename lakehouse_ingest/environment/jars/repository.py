@@ -31,8 +31,6 @@ PATIENCE_S = (20.0, 20.0)  # to connect, and for the next bytes
 CHUNK = 2**18
 # Answers that may be others in a moment: too slow, too many requests, or a server or proxy in trouble.
 PASSING = {408, 425, 429, 500, 502, 503, 504}
-
-
 Read = Callable[[str, int], Generator[bytes, None, None]]
 
 
