@@ -1,4 +1,4 @@
-"""The pipeline from Python: what the commands do, and a function of your own between decode and shape."""
+"""The pipeline from Python: the commands as functions, and your own transform between decode and shape."""
 
 import os
 from pathlib import Path
@@ -39,9 +39,10 @@ def run(
     stop: Event | None = None,
     jars: Path | None = None,
 ) -> int:
-    """Ingest until `stop` is set, or as `until_latest` and `max_batches` say; gives the number of batches landed.
+    """Ingest until `stop` is set, or as long as `until_latest` and `max_batches` say.
 
-    No signal handler is set: that of Ctrl-C should set `stop`, and then what is under way lands first.
+    Returns the number of committed batches. This sets no signal handler: let your handler of Ctrl-C set `stop`, then
+    the batch that is under way is committed first.
     """
     reach_this_machine()
     options = RunOptions(until_latest, max_batches, accept_changes=accept_changes, transform=transform, jars=jars)
@@ -58,9 +59,10 @@ def plan(
     accept_changes: bool = False,
     jars: Path | None = None,
 ) -> Foresight:
-    """What `run` would do to the catalog with so many records of each stream, or all of them. Changes nothing.
+    """What `run` would change in the catalog. It changes nothing.
 
-    What would keep a stream from starting stands with it, and is not raised.
+    `sample` limits the records that are read of each stream. An error that would keep a stream from starting is in the
+    result, and is not raised.
     """
     reach_this_machine()
     jars = jars or jars_folder_from(os.environ)
@@ -68,12 +70,12 @@ def plan(
 
 
 def status(settings: Settings, *, jars: Path | None = None) -> list[StreamStatus]:
-    """What the tables know of each stream."""
+    """The state of each stream, as its tables know it."""
     reach_this_machine()
     return look(settings, jars or jars_folder_from(os.environ))
 
 
 def verify(settings: Settings, *, jars: Path | None = None) -> list[Verified]:
-    """Each stream, recounted from the tables; nothing is raised for what is wrong."""
+    """Count every stream again from its tables. Losses and duplicates are in the result, and are not raised."""
     reach_this_machine()
     return prove(settings, jars or jars_folder_from(os.environ))

@@ -2,32 +2,32 @@
 
     LakehouseError
     ├── SettingsRefused     the person who wrote the settings
-    ├── NeedsOperator       a person who knows what happened outside: the ledger asks, nothing is guessed
-    │   ├── LedgerUnclear   a table's newest marker can't be found
-    │   ├── SourceChanged   a topic was made anew, went back, or forgot records that we have not read
-    │   ├── TableChanged    a table was replaced or laid out otherwise than the settings say
-    │   ├── BadRecord       `on_error = "raise"` asked to stop at a record that can't land
+    ├── NeedsOperator       a person who knows what happened outside; the pipeline never guesses
+    │   ├── LedgerUnclear   the newest mark of a table can't be found or read
+    │   ├── SourceChanged   a topic was recreated, went back, or lost records that we have not read
+    │   ├── TableChanged    a table was replaced, or differs from what the settings say
+    │   ├── BadRecord       `on_error = "raise"` asked to stop at a record with a fault
     │   └── Superseded      a newer start of the same pipeline has taken over
-    └── TryAgain            plumbing that may come back: waited for with back-off, then given up
+    └── TryAgain            nobody yet: a dependency may come back, so we retry with back-off, then give up
 
 A bad record is never an error: it is a value in the `fault` column.
 
-What is done about a failure follows from its type, and is one of four:
+The type of a failure decides what happens next. There are four cases:
 
-    retry       TryAgain, and what Spark, py4j and sockets raise unless the source knows better: `Stream.run` begins
-                again from the tables, waits longer each time, and gives up after `retry.limit`
-    reconcile   a commit without a certain answer, or refused because another came first (`catalog.OutcomeUnknown`,
-                `catalog.Conflict`): looked up, and staged again from the same files; what cannot be told so is told
-                by the tables to the next start: retry
-    set aside   a record's own fault, which is a `Reason`: to the dead letters, and the batch goes on
-    stop        SettingsRefused, NeedsOperator: nothing more is written, and the sentence says what settles it
+    retry        TryAgain, and whatever Spark, py4j and sockets raise, unless the source recognises it. `Stream.run`
+                 starts again from the tables, waits longer each time, and gives up after `retry.limit`.
+    reconcile    A commit whose outcome is unknown, or that another commit preceded (`catalog.OutcomeUnknown`,
+                 `catalog.Conflict`). We look the commit up, and repeat it with the same files. If that can't settle
+                 it, we retry: the next start reads the outcome from the tables.
+    dead-letter  A fault of a record, which is a `Reason`. The record goes to the dead-letter table, the batch goes on.
+    stop         SettingsRefused, NeedsOperator: nothing more is written. The message says what to do.
 """
 
 from lakehouse_ingest.printable import printable
 
 
 class LakehouseError(Exception):
-    """One sentence for a person, saying what was found and what to do."""
+    """The message is for a person: what was found, why, and what to do."""
 
     exit_code = 1
 
@@ -72,11 +72,14 @@ EXIT_CODES = {
     130: "interrupted by Ctrl-C before there was anything to end in order",
 }
 
-LONGEST = 200  # characters of a sentence that a person reads at a glance
+LONGEST = 200  # characters that a person reads at a glance
 
 
 def fitted(sentence: str, longest: int = LONGEST) -> str:
-    """On one line; what is too long is cut in the middle: what to do stands behind the last semicolon, and stays."""
+    """Put a message on one line, and shorten it if it is too long.
+
+    The text after the last semicolon says what to do, so the cut is made before it.
+    """
     sentence = printable(sentence)
     if len(sentence) <= longest:
         return sentence

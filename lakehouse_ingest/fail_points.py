@@ -1,11 +1,11 @@
-"""Named moments at which a test ends this process: a crash is only as well tested as the moments it was tried at.
+"""Named moments at which a test can kill this process.
 
-Each has its name, so that a test can go through all of them and say that none was missed:
+Each moment has a name, so a test can try all of them and prove that it missed none:
 
-    LAKEHOUSE_TEST_FAIL_AT="published:2+0.15"    # killed 0.15 s after this was reached for the second time
+    LAKEHOUSE_TEST_FAIL_AT="published:2+0.15"    # kills 0.15 s after the process reaches this for the second time
 
-Without that variable nothing happens here. What lies within a call to Spark is reached by the seconds behind the plus
-sign; what lies between a request to the catalog and its answer, by a proxy before the catalog.
+Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call to Spark. A proxy
+before the catalog reaches moments between a request and its answer.
 """
 
 import json
@@ -20,21 +20,21 @@ VARIABLE = "LAKEHOUSE_TEST_FAIL_AT"
 
 
 class FailPoint(StrEnum):
-    CLAIMED = "claimed"  # a start has taken its epoch, and opened no table yet
-    OPENED = "opened"  # and stands on all of them, with nothing noted of it
-    OFFSETS_LOGGED = "offsets_logged"  # Spark has fixed what the batch is
-    PARSING = "parsing"  # and looks what is in it
+    CLAIMED = "claimed"  # a start has taken its epoch, but opened no table yet
+    OPENED = "opened"  # it has opened all its tables, but not registered them yet
+    OFFSETS_LOGGED = "offsets_logged"  # Spark has fixed the offsets of the batch
+    PARSING = "parsing"  # before the batch looks at its records
     EVOLVING = "evolving"  # before a table gets a new column
-    EVOLVED = "evolved"  # and after
-    REGISTERED = "registered"  # before the rows of a new table, of which the next start knows now
-    WRITING = "writing"  # data files, with a commit that nobody sees at the end
-    STAGED = "staged"  # which has been made
+    EVOLVED = "evolved"  # after that
+    REGISTERED = "registered"  # a new table is registered, but has no rows yet
+    WRITING = "writing"  # before data files are written
+    STAGED = "staged"  # they are written and committed, but no reader sees them yet
     WRITING_LETTERS = "writing_letters"
-    PUBLISHING = "publishing"  # before main is moved
-    PUBLISHED = "published"  # of one table, maybe not of the next
+    PUBLISHING = "publishing"  # before the branch `main` is moved
+    PUBLISHED = "published"  # one table is published, the next perhaps not
     EXPIRING = "expiring"
-    LANDED = "landed"  # in all tables, and not yet in the batch record
-    RECORDED = "recorded"  # and not yet told to the broker
+    LANDED = "landed"  # all tables have the batch, the batch log does not
+    RECORDED = "recorded"  # the batch log has it, but the group offsets are not published yet
 
 
 _reached: Counter[str] = Counter()

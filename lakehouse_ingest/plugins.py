@@ -1,6 +1,6 @@
-"""What a folder offers by name: its own by a table of dotted paths, other distributions' by entry points.
+"""Plug-ins by name. Ours stand in a table of dotted paths, those of other packages in entry points.
 
-Only what is chosen is imported: a package that is broken, or that lacks an extra, is nobody else's trouble.
+Only the chosen plug-in is imported. A package that is broken or lacks an extra does no harm unless it is chosen.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from lakehouse_ingest.errors import LONGEST, LakehouseError, SettingsRefused, fi
 
 
 def offered(name: str, own: Mapping[str, str], group: str) -> EntryPoint | None:
-    """Ours come first: nobody takes their names."""
+    """The entry point of that name. Ours come first, so no other package can take their names."""
     if name in own:
         return EntryPoint(name, own[name], group)
     return next(iter(entry_points(group=group, name=name)), None)
 
 
 def load(setting: str, name: str, own: Mapping[str, str], group: str, protocol: type) -> Any:
-    """What the setting names; it has all that the protocol asks for."""
+    """Import the plug-in that the setting names, and check that it has every member of the protocol."""
     point = offered(name, own, group)
     if point is None:
         raise SettingsRefused(_absent(setting, name, own, group))
@@ -32,8 +32,8 @@ def load(setting: str, name: str, own: Mapping[str, str], group: str, protocol: 
         raise SettingsRefused(f"`{setting}` names {name}, which can't be loaded: {said}"[:LONGEST]) from failure
     if not isinstance(found, protocol):
         raise SettingsRefused(
-            f"`{setting}` names {name} ({point.value[:60]}), which lacks something of a {protocol.__name__}:"
-            " mend that package, by the suites in lakehouse_ingest.testing"
+            f"`{setting}` names {name} ({point.value[:60]}), which lacks something of a {protocol.__name__};"
+            " fix that package: the suites in lakehouse_ingest.testing find what is missing"
         )
     return found
 

@@ -1,7 +1,7 @@
-"""Text of others, made harmless to look at: what records, servers or settings say may steer a terminal.
+"""Makes text from records, servers and settings safe to print, because such text can control a terminal.
 
-An escape sequence writes to the clipboard or renames the window, and a mark for text from right to left makes a name
-look like another one. Whatever can't be seen is spelled out (`\\x1b`), so that a person sees that it is there.
+An escape sequence can write to the clipboard or rename the window. A right-to-left mark can make one name look like
+another. Characters that can't be seen are spelled out (`\\x1b`), so that a person sees them.
 """
 
 import re
@@ -13,14 +13,14 @@ _BREAK = re.compile("\\s*[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\\s*")
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """On one line, unless `lines` are wanted: those that \\n parts."""
+    """Spell out what can't be seen. The result is one line; with `lines`, line feeds stay."""
     if lines:
         return "\n".join(_seen(line) for line in text.split("\n"))
     return _seen(_BREAK.sub(" ", text))
 
 
 def all_printable(value: Any) -> Any:
-    """The same of every text in lists and mappings, whose keys are texts."""
+    """Apply `printable` to every text in lists and mappings. Keys of mappings have to be texts."""
     match value:
         case str():
             return printable(value)
@@ -36,7 +36,7 @@ def _seen(line: str) -> str:
 
 
 def _spelled(character: str) -> str:
-    """Spaces of other widths stay: they are Zs, and Python calls none of them printable."""
+    """Spaces of other widths (Unicode category Zs) stay, although Python does not call them printable."""
     if character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs":
         return character
     return character.encode("unicode_escape").decode("ascii")

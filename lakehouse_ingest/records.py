@@ -1,23 +1,23 @@
-"""The words that all stages share: the columns of a frame, and the values that describe a batch."""
+"""What all stages share: the columns of a frame, and the values that describe a batch."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# The columns that travel down the street beside the decoded fields.
-RECORD = "_record"  # struct: what the source gave, untouched
+# The columns that pass through the stages beside the decoded fields.
+RECORD = "_record"  # struct: the record as the source gave it
 DATA = "_data"  # struct: the decoded fields
-RAW = "_raw"  # a map of variants: all fields of the record, where the table's contract asks for them
-MISFIT = "_misfit"  # struct: the fault of a value that does not fit its column, where that may be set aside
-FAULT = "_fault"  # struct: why this row can't land, or null; `shaping.faulty` writes it
-SOURCE = "_source"  # struct in every table: the coordinates of the record that a row came from
-RESCUED = "_rescued"  # the values that have no place in the columns, by field: a map of variants; in a table, JSON
-ROUTE = "_route"  # text: the table that the record goes to, as `routing` writes it; null: to none
+RAW = "_raw"  # map of variants: all fields of the record, if the table's contract needs them
+MISFIT = "_misfit"  # struct: the fault of a value that does not fit its column, if such values may be rescued
+FAULT = "_fault"  # struct: why the record can't become a row, or null; see `stages.faults`
+SOURCE = "_source"  # struct in every table: the coordinates of the row's record
+RESCUED = "_rescued"  # values that no column takes, by field: a map of variants; in a table, JSON
+ROUTE = "_route"  # text: the record's table, as `routing` writes it; null if there is none
 
 
 class Reason(StrEnum):
-    """Why a record is set aside. Closed: a new reason is a change of the dead letters' contract."""
+    """Why a record is dead-lettered. The list is closed: a new reason changes the contract of the dead-letter table."""
 
     EMPTY = "empty_value"
     NOT_TEXT = "not_utf8"
@@ -27,15 +27,15 @@ class Reason(StrEnum):
     OUT_OF_RANGE = "out_of_range"
     MISSING = "missing_field"
     EVENT_TIME = "wrong_event_time"
-    NO_COLUMN = "no_column"  # a field that may not become one: too many, or a name that meets another
-    NO_TABLE = "no_table"  # no entry of the settings takes it, its type can't be found, or none may be made
+    NO_COLUMN = "no_column"  # a field may not become a column: there are too many, or its name is taken
+    NO_TABLE = "no_table"  # no entry of the settings takes it, its type can't be found, or no table may be created
     TOO_MANY_TABLES = "too_many_tables"
-    SET_ASIDE = "set_aside"  # by a function of the user's
-    NAME_TAKEN = "name_taken"  # the table that it should go to belongs to another topic or type
+    SET_ASIDE = "set_aside"  # a transform of the user rejected it
+    NAME_TAKEN = "name_taken"  # its table belongs to another topic or type
 
 
 class Choice(StrEnum):
-    """What a person may answer to a question of the ledger."""
+    """How a person may decide a blocker."""
 
     ANEW = "anew"
     LATEST = "latest"
@@ -45,12 +45,12 @@ class Choice(StrEnum):
 
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
-"""Per partition the offset of the next record to read: everything below it is done."""
+"""The offset of the next record to read, for each partition. Everything below it is done."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The offsets of one batch: `start` is in it, `end` is not."""
+    """The offsets of one batch, from `start` up to but not including `end`."""
 
     start: Offsets
     end: Offsets
@@ -61,7 +61,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Token:
-    """Names one batch of one start of one pipeline; every landing of the batch carries it."""
+    """Names one batch of one start of one pipeline. Every commit of the batch carries it."""
 
     pipeline: str
     generation: int
@@ -74,7 +74,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a landing left behind in one table; no snapshot where there was nothing for it."""
+    """What a batch committed to one table. There is no snapshot if the batch had no rows for it."""
 
     table: str
     snapshot: int | None = None
@@ -84,24 +84,26 @@ class Receipt:
     size: int = 0  # bytes of the files
 
 
-AGAIN = "~"  # between a topic's id and the generation in which its log was begun again
+AGAIN = "~"  # stands between a topic's id and the generation in which a person began its log again
 
 
 @dataclass(frozen=True)
 class SourceIdentity:
-    """A topic's name can be given again; its id and its cluster's can't."""
+    """The ids of a cluster and its topics. A topic's name can be used again, its id can't."""
 
     cluster: str = ""
     topics: Mapping[str, str] = field(default_factory=dict)
 
     def log(self, topic: str) -> str:
-        """A short name of the very log, as every row carries it: where a topic of the same name is another one, in
-        another cluster or after it was made anew, its offsets are others too."""
+        """A short name of a topic's log, which every row carries.
+
+        A recreated topic, or one of the same name in another cluster, has another log: its offsets mean other records.
+        """
         known = "\n".join((self.cluster, self.topics.get(topic, ""), topic))
         return hashlib.sha256(known.encode()).hexdigest()[:12]
 
     def known_as(self, before: Mapping[str, str]) -> "SourceIdentity":
-        """The same logs under the ids that they have in the ledger, and with those that are not read now."""
+        """The same logs under their ids in the ledger, together with logs that are not read now."""
         again = {
             topic: known for topic, now in self.topics.items() if is_same_topic(known := before.get(topic, ""), now)
         }
@@ -109,7 +111,7 @@ class SourceIdentity:
 
 
 def begun_again(topic_id: str, generation: int) -> str:
-    """The id of a topic that is still the same, while its offsets from some point on mean other records."""
+    """The id of a topic that was not recreated, but whose offsets mean other records from some point on."""
     return f"{topic_id.partition(AGAIN)[0]}{AGAIN}{generation}"
 
 

@@ -1,1 +1,1 @@
-"""What has landed, as values."""
+"""The ledger as values: marks, keys, and the offsets of batches."""

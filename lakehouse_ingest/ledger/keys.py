@@ -1,7 +1,7 @@
-"""Every name under which we leave something in a table: the one list that a change of the ledger's format has to read.
+"""Every name under which we store something in a table. Whoever changes the ledger's format reads this list.
 
-`docs/reference/tables-we-keep.md` is generated from `DURABLE`. The package `catalog` may import nothing of ours, so two
-of the names are spelled there as well; `tests/unit/test_ledger_keys.py` holds both spellings together.
+`docs/reference/tables-we-keep.md` is generated from `DURABLE`. The package `catalog` may import nothing of ours, so it
+spells two of the names again; `tests/unit/test_ledger_keys.py` fails if the spellings differ.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ PART_OF_TIME = " of the event time"
 
 
 class DurablePlace(StrEnum):
-    """Where in a table, or in its namespace, a name stands."""
+    """Where a name is stored: somewhere in a table, or in its namespace."""
 
     SUMMARY = "summary of a snapshot"
     PROPERTY = "property of the table"
@@ -55,7 +55,7 @@ class DurablePlace(StrEnum):
 
 @dataclass(frozen=True)
 class DurableKey:
-    """One name, as it is written, and what it means."""
+    """One stored name and its meaning."""
 
     place: DurablePlace
     name: str
@@ -76,7 +76,7 @@ DURABLE: tuple[DurableKey, ...] = (
         DurablePlace.SUMMARY,
         MARK,
         "The mark of a stream: which batch wrote the snapshot, and up to which offsets the table is done. Every later"
-        " commit carries it on, whoever makes it.",
+        " commit copies it, whoever makes that commit.",
         _STREAM,
     ),
     DurableKey(
@@ -84,7 +84,7 @@ DURABLE: tuple[DurableKey, ...] = (
         TOKEN,
         "The batch that wrote this snapshot, as ledger name, generation, epoch and batch with slashes between.",
     ),
-    DurableKey(DurablePlace.SUMMARY, TRACE, "The id of the trace of the batch, where traces are on."),
+    DurableKey(DurablePlace.SUMMARY, TRACE, "The trace id of the batch, if traces are on."),
     DurableKey(
         DurablePlace.SUMMARY,
         FENCE,
@@ -164,7 +164,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.PROPERTY,
         PUBLISHED,
-        "The snapshot that was last published from a branch: the answer to a lost answer, should the history be cut.",
+        "The snapshot that was last published from a branch. It shows whether a commit with a lost answer succeeded.",
         "<branch>",
     ),
     DurableKey(
@@ -196,7 +196,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.DOC,
         FIELD,
-        "The field that the column is read from, where its name differs from the column's.",
+        "The field that the column is read from, if its name differs from the column's.",
         "<field>",
         _DATA,
     ),

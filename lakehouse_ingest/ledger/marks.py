@@ -1,9 +1,9 @@
-"""What the tables know: which offsets each of them holds, written into its own snapshots.
+"""Marks: each table says in its own snapshots which offsets it holds.
 
-A commit carries a mark for each pipeline that feeds the table, its own one new and the others as they
-were, so the newest mark among main's ancestors says all. `next` is where the table goes on; `complete` is
-the map below which every landing of every table of the pipeline is done. A start takes the maximum of
-`complete`; a table's own place is the maximum of both.
+A commit carries a mark for each pipeline that feeds the table: a new one of its own, and copies of the others. So the
+newest snapshot of `main` with a mark knows all of them. `next` is the offset at which the table goes on. `complete` is
+the offset below which all tables of the pipeline have their rows. A start takes the highest `complete` of all tables;
+a single table is done up to the higher of its two.
 """
 
 import base64
@@ -18,17 +18,17 @@ from lakehouse_ingest.ledger.keys import FENCE, HEADS, MARK, SETTINGS, SIZE, TOK
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token
 
 FORMAT = 1
-SEPARATOR = ":"  # between a mark's format and its text; no letter of base 85
-LARGEST = 4 << 20  # bytes of a mark or of heads, unpacked: 100,000 partitions take less
+SEPARATOR = ":"  # stands between a mark's format and its text; base 85 does not use it
+LARGEST = 4 << 20  # bytes of an unpacked mark or of unpacked heads; 100,000 partitions take less
 
 Summary = Mapping[str, str]
 Head = tuple[int, int]
-"""Epoch and batch of the last landing in a table."""
+"""Epoch and batch of the last commit of a batch to a table."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One pipeline's position in one table, as a commit carries it."""
+    """The position of one pipeline in one table, as a commit carries it."""
 
     token: Token
     source: SourceIdentity
@@ -51,7 +51,7 @@ def highest(maps: Iterable[Offsets]) -> dict[tuple[str, int], int]:
 
 
 def no_further(offsets: Offsets, ends: Offsets) -> dict[tuple[str, int], int]:
-    """These offsets, but none that lies behind its end."""
+    """The offsets, each of them lowered to its end if it lies beyond."""
     return {at: min(offset, ends.get(at, offset)) for at, offset in offsets.items()}
 
 
@@ -59,7 +59,7 @@ def no_further(offsets: Offsets, ends: Offsets) -> dict[tuple[str, int], int]:
 
 
 def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
-    """The properties of a commit: our mark, and the other pipelines' marks of `carried` as they are."""
+    """The properties of a commit: our mark, and unchanged copies of the other pipelines' marks in `carried`."""
     others = as_it_was(carried)
     own = {
         TOKEN: str(mark.token),
@@ -70,23 +70,26 @@ def to_summary(mark: Mark, carried: Summary) -> dict[str, str]:
 
 
 def as_it_was(carried: Summary) -> dict[str, str]:
-    """What every commit carries further, whoever makes it."""
+    """What every commit has to copy, whoever makes it."""
     return {key: text for key, text in carried.items() if key.startswith((MARK, SETTINGS, HEADS, SIZE))}
 
 
 def without_marks(carried: Summary) -> dict[str, str]:
-    """What may be carried over a cut in the history. A mark may not: its pipeline may have landed since it was read,
-    and a mark that is too low says that rows are not there. Without any it is looked for them."""
+    """What may be copied over a cut in the history.
+
+    A mark may not: its pipeline may have committed since we read the mark, and a mark that is too low denies rows that
+    are there. Without a mark, a start looks for the rows.
+    """
     return {key: text for key, text in as_it_was(carried).items() if not key.startswith(MARK)}
 
 
 def carried(ancestors: Iterable[Summary]) -> Summary:
-    """The newest that holds a mark of anybody: it holds the marks of all."""
+    """The newest summary with a mark of any pipeline. It holds the marks of all pipelines."""
     return next((each for each in ancestors if any(key.startswith(MARK) for key in each)), {})
 
 
 def fence(ancestors: Sequence[Summary], pipeline: str, epoch: int) -> dict[str, str]:
-    """The properties of a commit that lands nothing: all that is known stays so, whatever older commits expire."""
+    """The properties of a commit without rows. It copies what is known, because older commits may expire."""
     return {**as_it_was(carried(ancestors)), FENCE: f"{pipeline}/{epoch}"}
 
 
@@ -98,7 +101,7 @@ def from_summary(summary: Summary, pipeline: str) -> Mark | None:
 
 
 def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
-    """The highest position among main's ancestors, within the highest generation."""
+    """The highest position among the ancestors of `main`, within the highest generation."""
     marks = [mark for summary in ancestors if (mark := from_summary(summary, pipeline))]
     if not marks:
         return None
@@ -117,7 +120,7 @@ def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
 
 
 def heads(ancestors: Iterable[Summary], pipeline: str) -> dict[str, Head]:
-    """What the newest writing of the batch record says of each table of a pipeline."""
+    """The last batch in each table of a pipeline, according to the newest commit of the batch log."""
     text = next((found for summary in ancestors if (found := summary.get(f"{HEADS}{pipeline}"))), None)
     try:
         return {name: (epoch, batch) for name, epoch, batch in _unpacked(text)} if text else {}
@@ -130,7 +133,7 @@ def heads_text(found: Mapping[str, Head]) -> str:
 
 
 def ids_of(marks: Iterable[Mark]) -> dict[str, str]:
-    """Each topic's last known id: a start that does not read a topic does not forget which one it was."""
+    """The last known id of each topic, including topics that the last start did not read."""
     found: dict[str, str] = {}
     for mark in sorted(marks, key=lambda mark: (mark.token.epoch, mark.token.batch)):
         found |= {topic: topic_id for topic, topic_id in mark.source.topics.items() if topic_id or topic not in found}
@@ -138,9 +141,10 @@ def ids_of(marks: Iterable[Mark]) -> dict[str, str]:
 
 
 def encode(mark: Mark) -> str:
-    """With its format in front, for another pipeline's commit carries it further, in whatever format that writes.
+    """The mark as text, with its format in front: pipelines that write another format copy it too.
 
-    Compact: 600 partitions take about 6 kB, where plain JSON of the three maps takes 30 kB."""
+    It is compact: 600 partitions take about 6 kB, and plain JSON of the three maps would take 30 kB.
+    """
     keys = sorted({*mark.next, *mark.start, *mark.complete})
     topics = sorted({*mark.source.topics, *(topic for topic, _ in keys)})
     body: dict[str, Any] = {
@@ -151,7 +155,7 @@ def encode(mark: Mark) -> str:
         "c": mark.source.cluster,
         "t": [[topic, mark.source.topics.get(topic, ""), _runs(keys, topic)] for topic in topics],
         "n": [mark.next.get(at, -1) for at in keys],
-        # Both lie close to `next`: as differences they cost a byte or two each. As a rule they are the same.
+        # Both lie close to `next`, so as differences they take a byte or two each. Usually both are the same.
         "s": [_less(mark.next.get(at, -1), mark.start.get(at)) for at in keys],
         "d": None
         if mark.complete == mark.start
@@ -166,8 +170,8 @@ def _packed(body: Any) -> str:
     text = json.dumps(body, separators=(",", ":")).encode()
     if len(text) > LARGEST:  # no start could read it
         raise LedgerUnclear(
-            f"what a commit tells the next start would take more than {LARGEST >> 20} MiB: so many partitions or tables"
-            " are too much for one pipeline; divide them among several"
+            f"a commit would carry more than {LARGEST >> 20} MiB for the next start, because the pipeline has too many"
+            " partitions or tables; divide them among several pipelines"
         )
     packed = zlib.compress(text, 9)
     return f"{FORMAT}{SEPARATOR}{base64.b85encode(packed).decode()}"
@@ -177,7 +181,7 @@ def decode(text: str) -> Mark:
     try:
         body = _unpacked(text)
         runs = [(topic, range(first, last + 1)) for topic, _, its in body["t"] for first, last in its]
-        # A few bytes can name billions of partitions: nothing is made of them before their number is known to be right.
+        # A few bytes can name billions of partitions, so check their number before making anything of them.
         if sum(map(len, (numbers for _, numbers in runs))) != len(body["n"]):
             raise _unreadable(ValueError("runs and offsets differ"))
         keys = [(topic, number) for topic, numbers in runs for number in numbers]
@@ -198,21 +202,24 @@ def _unpacked(text: str) -> Any:
     written, _, packed = text.partition(SEPARATOR)
     if written.isdecimal() and int(written) > FORMAT:
         raise LedgerUnclear(
-            f"the ledger was written in format {int(written)}, this program reads up to {FORMAT}:"
+            f"the ledger was written in format {int(written)}, and this program reads formats up to {FORMAT};"
             " install the newer lakehouse-ingest that wrote it"
         )
     unpacking = zlib.decompressobj()
     try:
         body = unpacking.decompress(base64.b85decode(packed), LARGEST)
         if not unpacking.eof:
-            raise _unreadable(ValueError(f"it is no whole text of {LARGEST >> 20} MiB at most"))
+            raise _unreadable(ValueError(f"it is cut, or longer than {LARGEST >> 20} MiB"))
         return json.loads(body)
     except (ValueError, RecursionError, zlib.error) as failure:
         raise _unreadable(failure) from failure
 
 
 def _unreadable(failure: Exception) -> LedgerUnclear:
-    return LedgerUnclear(f"a mark of the ledger can't be read ({type(failure).__name__}): it was changed or cut")
+    return LedgerUnclear(
+        f"a mark of the ledger can't be read ({type(failure).__name__}), because another program changed or cut it;"
+        " roll the table back to a snapshot before that"
+    )
 
 
 def _runs(keys: list[tuple[str, int]], topic: str) -> list[list[int]]:
@@ -233,10 +240,10 @@ def _less(following: int, offset: int | None) -> int | None:
 
 
 def batch_range(entry: str, before: str | None, start: Offsets) -> Range:
-    """A batch ends at its own entry in Spark's offset log and starts at the entry before, or at our start map.
+    """The offsets of a batch: from the entry before its own in Spark's offset log, or from our start, to its own entry.
 
-    A partition that neither knows was added while the query ran: Spark reads it from its first record, and
-    refuses when that is not 0.
+    A partition that neither of them knows was added while the query ran. Spark reads it from its first record, and
+    refuses if that is not 0.
     """
     end = _logged(entry)
     known = {**start, **(_logged(before) if before else {})}

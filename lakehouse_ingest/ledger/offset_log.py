@@ -1,7 +1,7 @@
-"""Spark's note of where a batch ends, believed only as Spark wrote it.
+"""Reads Spark's note of where a batch ends, and checks that it is as Spark wrote it.
 
-It lies in the checkpoint, which is scratch, and goes from there into the ledger, which is not: a digit that was
-changed on a bad disk would move the place from which the next start reads.
+The note lies in the checkpoint, which is scratch, and goes from there into the ledger, which is durable. A digit that a
+bad disk changed would move the offset at which the next start begins.
 """
 
 import struct
@@ -10,19 +10,19 @@ from zlib import crc32
 
 from lakehouse_ingest.errors import TryAgain
 
-HEAD = struct.Struct(">4si")  # of Hadoop's file of sums: a magic word, and for how many bytes each of them is
+HEAD = struct.Struct(">4si")  # head of Hadoop's checksum file: a magic word, and the bytes that one sum covers
 MAGIC = b"crc\0"
 
 
 def entry(folder: Path, number: int) -> str:
-    """That of one batch; with none that can be read the stream begins again, with a new log."""
+    """The note of one batch. If it can't be read, the stream starts again with a new checkpoint."""
     file = folder / str(number)
     try:
         said = file.read_bytes()
         sums = file.with_name(f".{number}.crc")
-        # Other file systems have none, and look after their bytes themselves.
+        # Only Hadoop's local file system writes checksums; others check their bytes themselves.
         if sums.exists() and not _fits(said, sums.read_bytes()):
-            raise TryAgain(f"Spark's checkpoint was damaged: {file} is not as it was written")
+            raise TryAgain(f"Spark's checkpoint was damaged, because {file} is not as it was written; check the disk")
         return said.decode()
     except (OSError, ValueError) as broken:
         raise TryAgain(f"Spark's checkpoint can't be read: {broken}") from broken

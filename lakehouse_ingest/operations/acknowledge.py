@@ -72,7 +72,7 @@ def ranges_of(offsets: Sequence[str]) -> Wanted:
 def _losses_of(settings: Settings, stream: StreamSettings, uri: str, only: str | None, wanted: Wanted) -> Losses:
     lake, verified = verification_of(settings, stream, uri)
     namespace = settings.catalog.namespace
-    losses = Losses(stream.known_as, lake, f"{namespace}.{settings.ledger.batch_table}", verified)
+    losses = Losses(stream.known_as, lake, settings.batch_log, verified)
     if verified is None or not verified.verdict.lost:
         return losses
     meant = narrowed(verified.lost, wanted) if wanted else verified.lost

@@ -30,7 +30,8 @@ from lakehouse_ingest.settings.secret_words import without_login
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.catalog_address import address_or_empty
-from lakehouse_ingest.tables.clients import connection_of, spark_properties
+from lakehouse_ingest.tables.clients import spark_properties
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 from lakehouse_ingest.tables.stream_tables import foretold
 
 OURS = "lakehouse-ingest"
@@ -137,9 +138,7 @@ def _catalog(settings: Settings, jars: Path | None, stack: ExitStack) -> tuple[s
         _refuse_where_nothing_can_be_made(settings.catalog.path)
     catalog = stack.enter_context(address_or_empty(settings, jars))
     uri, namespace = catalog.uri or "", catalog.namespace
-    lake = PipelineTables(
-        connection_of(catalog, settings.s3, uri), settings.name, catalog.publish, create=catalog.create
-    )
+    lake = tables_of(settings.model_copy(update={"catalog": catalog}), uri)
     if not lake.creates:
         lake.ensure_namespace(namespace)
     there = "is there" if lake.has_namespace(namespace) else "will be created"

@@ -19,7 +19,7 @@ from lakehouse_ingest.resume.start_offsets import complete
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.tables import PipelineTables, Position, Registered, newest_generation
-from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 HOW = "Give --choose with one of these, or fix the cause and start again."
 
@@ -77,9 +77,8 @@ def _proposal(found: Sequence[Recovery]) -> Proposal[Sequence[Recovery]]:
 
 
 def _recovery_of(settings: Settings, stream: StreamSettings, uri: str) -> Recovery:
-    identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), identity, settings.catalog.publish)
-    name = f"{namespace}.{settings.ledger.batch_table}"
+    identity = settings.identity_of(stream)
+    lake, name = tables_of(settings, uri, stream), settings.batch_log
     batch_log = lake.find(name)
     if batch_log is None:
         return Recovery(identity, lake, name)

@@ -16,7 +16,7 @@ from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources.open_transactions import uncommitted
 from lakehouse_ingest.tables import PipelineTables, TableState, newest_generation
 from lakehouse_ingest.tables.catalog_address import catalog_at
-from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 RECENT = dt.timedelta(minutes=1)  # the last batch is searched so far back from the newest row of the batch log
 DAY = dt.timedelta(days=1)  # likewise, if other streams have pushed the snapshot of our last batch out of its history
@@ -168,8 +168,7 @@ def of_streams(settings: Settings, uri: str) -> list[StreamStatus]:
 
 def _status(settings: Settings, stream: StreamSettings, uri: str) -> StreamStatus:
     identity = settings.identity_of(stream)
-    lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), identity)
-    batch_log = f"{settings.catalog.namespace}.{settings.ledger.batch_table}"
+    lake, batch_log = tables_of(settings, uri, stream), settings.batch_log
     ends: Offsets | None = None
     high: Offsets = {}
     silent = ""

@@ -1,1 +1,1 @@
-"""Where a start goes on, and what it must not decide by itself."""
+"""Where a start goes on, and the blockers that only a person can decide."""

@@ -1,8 +1,8 @@
-"""The records of the batch that was under way when an earlier start ended: which of them have their place already.
+"""Which records of an interrupted batch are in the tables already.
 
-Below `complete` every landing is done. Beyond it some tables may hold their rows of a batch and others not, and
-settings, columns and batches may be others now than they were. So nothing is concluded from what would have been
-done: the rows in the tables tell, each by its coordinates, and what none of them holds is landed as if it were new.
+Below `complete` every table has its rows. Beyond it some tables may have their rows of a batch and others may not.
+Settings, columns and the limits of batches may have changed since. So we don't conclude anything from what a batch
+would do now: we look for the coordinates of each record in the tables, and write those that none of them holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,21 @@ COORDINATES = ("log", "partition", "offset")
 
 @dataclass(frozen=True)
 class HoldingSnapshot:
-    """A table's snapshot that may hold such rows; of a table of dead letters only those of one pipeline."""
+    """A snapshot that may hold such rows. In the dead-letter table only the rows of one pipeline count."""
 
     table: str
     snapshot: int
     pipeline: str | None = None
-    has_ours: bool = False  # it is known to hold rows of this pipeline
+    has_ours: bool = False  # it certainly holds rows of this pipeline
 
 
 @dataclass(frozen=True)
 class AlreadyLanded:
-    """What the tables hold at and beyond the start map, which says where all landings are done."""
+    """What the tables hold at and beyond the offsets at which a start begins."""
 
     holders: Sequence[HoldingSnapshot] = ()
     logs: Mapping[str, str] = field(default_factory=dict)  # by topic
-    until: Offsets = field(default_factory=dict)  # beyond this they hold nothing
+    until: Offsets = field(default_factory=dict)  # from here on they hold nothing
 
     @classmethod
     def beyond(
@@ -53,15 +53,15 @@ class AlreadyLanded:
         return cls(holders, logs, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
 
     def beyond_in(self, table: str) -> Offsets:
-        """How far it may hold something, for its own mark: after this start nothing else tells of older ones."""
+        """How far a table may hold rows. Its mark has to say so: after this start nothing else knows of older ones."""
         return self.until if any(holder.table == table for holder in self.holders) else {}
 
     def without(self, records: DataFrame, batch: Range) -> tuple[DataFrame, Tally]:
-        """The records that have no place yet, and the counts of the others."""
+        """The records that no table holds yet, and the counts of the others."""
         if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
             return records, Tally()
-        # Of the batch's own session, which is not the one that the stream was started in; and of this batch only, for
-        # whoever reads all anew has many of them.
+        # Use the session of the batch: the stream was started in another one. And look at this batch only: a stream
+        # that reads a topic again finds very many rows.
         held = _coordinates(records.sparkSession, self.holders, self.logs, batch.start, batch.end)
         assert held
         same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
@@ -76,9 +76,9 @@ def _coordinates(
     start: Offsets,
     end: Offsets | None = None,
 ) -> DataFrame | None:
-    """None where no snapshot has a column for them: nothing of ours has ever landed there."""
+    """The coordinates of rows that are there; None if no snapshot has the column, so none has rows of ours."""
     at = F.col(SOURCE)
-    # The lowest one is what files are left out by; then partition by partition.
+    # Iceberg can skip files by the lowest offset only; the exact condition for each partition follows.
     lowest = min(start.values(), default=0)
     wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & accounting.beyond(at, start)
     if end:
@@ -89,8 +89,8 @@ def _coordinates(
         if SOURCE not in rows.columns:
             if holder.has_ours:
                 raise TableChanged(
-                    f"somebody dropped the column {SOURCE} of {holder.table} while a batch was under way: its rows that"
-                    " are there already could land twice; roll the table back to a snapshot with that column"
+                    f"somebody dropped the column {SOURCE} of {holder.table} while a batch was under way, so rows of it"
+                    " could be written twice; roll the table back to a snapshot with that column"
                 )
             continue
         if holder.pipeline is not None:

@@ -1,10 +1,10 @@
-"""What a start must not decide by itself: what it found, what a person may choose, and what each choice would do.
+"""Blockers: what only a person can decide, with the choices and what each of them would do.
 
-A start raises the first of these as its error. `lakehouse-ingest recover` shows them all, and carries out a choice by
-writing a mark of the next generation into the batch record: where to go on, and of which log.
+A start raises the first blocker as its error. `lakehouse-ingest recover` shows all of them. It carries out a choice by
+writing a mark of the next generation into the batch log: where to go on, and in which log.
 
-To read again is safe wherever the log is still the same: of the records that come, those that stand in a table are
-known by their coordinates, and left alone.
+Reading again is safe as long as the log is the same. Records that stand in a table are recognised by their coordinates,
+and are not written again.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ class Resolution:
 
     says: str
     offsets: Offsets = field(default_factory=dict)  # where these partitions go on
-    without: frozenset[str] = frozenset()  # topics whose other partitions are no more
-    topics: Mapping[str, str] = field(default_factory=dict)  # the ids of logs that begin with it
+    without: frozenset[str] = frozenset()  # topics whose other partitions are forgotten
+    topics: Mapping[str, str] = field(default_factory=dict)  # the ids of logs that begin with this choice
     cluster: str | None = None
-    tables: tuple[str, ...] = ()  # that are taken as they are
+    tables: tuple[str, ...] = ()  # tables that are accepted as they are
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Blocker:
 
 @dataclass(frozen=True)
 class SourceNow:
-    """What the source said at the start."""
+    """What the source answered at the start."""
 
     identity: SourceIdentity
     low: Offsets
-    high: Offsets  # the next offset to be written: below it a log must not go back
-    ends: Offsets = field(default_factory=dict)  # how far a reader gets: less, while a transaction is open
+    high: Offsets  # the next offset to be written; a log must not go back below what the tables hold
+    ends: Offsets = field(default_factory=dict)  # how far a reader gets; lower than `high` while a transaction is open
 
     def unknown(self, done: Offsets, apart: Collection[str] = ()) -> tuple[Offsets, Offsets]:
-        """The bounds of the topics that no table holds; of those whose partitions are stated, of such partitions."""
+        """The bounds of the topics that no table knows. In topics `apart` it is each partition that counts."""
         known = {topic for topic, _ in done}
         new = {at for at in self.high if (at not in done if at[0] in apart else at[0] not in known)}
         low, high = ({at: each[at] for at in each if at in new} for each in (self.low, self.high))
         return low, high
 
     def anew(self, topics: Mapping[str, str], says: str = "", cluster: str | None = None) -> Resolution:
-        said = says or "read it from its first record that is there; what landed of the older log stays"
+        said = says or "read it from its first record that is there; rows of the older log stay"
         return Resolution(said, _of(self.low, topics), frozenset(topics), topics, cluster)
 
     def latest(self, topics: Mapping[str, str], cluster: str | None = None) -> Resolution:
@@ -75,11 +75,14 @@ def of_source(
     heads: Mapping[str, Head] = NOTHING,
     apart: Collection[str] = (),
 ) -> Iterator[Blocker]:
-    """`heads`: landings that the record knows; `apart`: topics of which only some partitions are, or were, read."""
+    """The blockers in what the source says now.
+
+    `heads`: the last batches that the batch log knows. `apart`: topics of which only some partitions are or were read.
+    """
     marks = [(place.table, place.mark) for place in (record, *places) if place.mark]
     if not marks:
         pruned = [place for place in (record, *places) if not place.known]
-        # Others' marks are there, so that they have landed since; that we had, the record remembers.
+        # Every table has marks of other pipelines, so they have committed since. The batch log knows that we had too.
         if pruned or heads:
             yield _unclear((pruned or [record])[0], source)
             return
@@ -87,22 +90,22 @@ def of_source(
     if strange := [(table, mark) for table, mark in marks if _differ(mark.source.cluster, now.cluster)]:
         yield _other_cluster(strange[0][0], strange[0][1].source.cluster, source)
         return
-    made_anew = {
+    recreated = {
         topic: mark.source.topics[topic]
         for _, mark in marks
         for topic, topic_id in now.topics.items()
         if _differ(mark.source.topics.get(topic, ""), topic_id, is_same_topic)
     }
-    for topic, before in made_anew.items():
-        yield _made_anew(topic, before, source)
-    done = _without(highest([record.held, *(mark.complete for _, mark in marks)]), made_anew)
-    held = _without(highest([done, *(place.held for place in places)]), made_anew)
+    for topic, before in recreated.items():
+        yield _recreated(topic, before, source)
+    done = _without(highest([record.held, *(mark.complete for _, mark in marks)]), recreated)
+    held = _without(highest([done, *(place.held for place in places)]), recreated)
     ahead = {at: offset for at, offset in sorted(held.items()) if offset > source.high.get(at, offset)}
     for topic, ats in groupby(ahead, key=lambda at: at[0]):
         yield _went_back(topic, [*ats], done, held, source, generation)
-    # What went back has nothing to be missed.
+    # A partition that went back has its own blocker, and can't have missed records as well.
     missed = {at: o for at, o in sorted(done.items()) if o < source.low.get(at, o) and at not in ahead}
-    # A partition that came while nobody read is read from its first record, which may be gone by now.
+    # A partition that was added while nothing ran is read from offset 0, and retention may have removed that.
     read = {topic for topic, _ in done} - {*apart}
     missed |= {at: 0 for at, low in sorted(source.low.items()) if low and at not in done and at[0] in read}
     if missed:
@@ -118,7 +121,7 @@ def _unclear(place: Position, source: SourceNow) -> Blocker:
         ),
         {
             Choice.ANEW: source.anew(
-                source.identity.topics, "read all that is there again; what stands in a table already stays as it is"
+                source.identity.topics, "read again all that is there; rows that are in a table stay as they are"
             ),
             Choice.LATEST: source.latest(source.identity.topics),
         },
@@ -130,7 +133,7 @@ def _other_cluster(table: str, before: str, source: SourceNow) -> Blocker:
     return Blocker(
         now.cluster,
         SourceChanged(
-            f"the table {table} was fed from the cluster {before}, this one is {now.cluster}: mend `source.brokers`"
+            f"the table {table} was fed from the cluster {before}, this one is {now.cluster}: correct `source.brokers`"
             f"{ADVICE}"
         ),
         {
@@ -140,12 +143,12 @@ def _other_cluster(table: str, before: str, source: SourceNow) -> Blocker:
     )
 
 
-def _made_anew(topic: str, before: str, source: SourceNow) -> Blocker:
+def _recreated(topic: str, before: str, source: SourceNow) -> Blocker:
     now = {topic: source.identity.topics[topic]}
     return Blocker(
         topic,
         SourceChanged(
-            f"the topic {topic} was deleted and made anew (id {before} is now {now[topic]}), so its offsets mean other"
+            f"the topic {topic} was deleted and recreated (id {before} is now {now[topic]}), so its offsets mean other"
             f" records{ADVICE}"
         ),
         {Choice.ANEW: source.anew(now), Choice.LATEST: source.latest(now)},
@@ -163,11 +166,11 @@ def _went_back(
         topic,
         SourceChanged(
             f"{_named(first)} ends at offset {source.high[first]}, the tables hold it up to {held[first]}: the broker"
-            f" lost records, or the topic was made anew{ADVICE}"
+            f" lost records, or the topic was recreated{ADVICE}"
         ),
         {
             Choice.ACCEPT: Resolution(
-                f"what landed stays, and what the topic gets from its end on is read as a log of its own{twice}",
+                f"keep the rows, and read what the topic gets from its end on as a log of its own{twice}",
                 ends,
                 frozenset([topic]),
                 {topic: begun_again(source.identity.topics.get(topic, ""), generation + 1)},
@@ -178,7 +181,7 @@ def _went_back(
 
 def _missed(missed: Offsets, source: SourceNow) -> Blocker:
     first, *others = missed
-    more = f", and those of {len(others)} partitions more," if others else ""
+    more = f", and those of {len(others)} other partitions," if others else ""
     count = sum(source.low[at] - offset for at, offset in missed.items())
     return Blocker(
         first[0],
@@ -196,17 +199,17 @@ def _missed(missed: Offsets, source: SourceNow) -> Blocker:
 def of_tables(
     before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Position], source: SourceNow | None
 ) -> Iterator[Blocker]:
-    """Those that are not what they were when this pipeline last landed in them; `source`: to say what can be done."""
+    """Tables that are not as this pipeline left them. Without a `source` there is no choice to read them again."""
     for name, registered in before.items():
         place = now.get(name)
         if not registered.uuid:
-            continue  # somebody has said that it is to be taken as it is
+            continue  # a person has decided to accept it as it is
         if place is None or place.uuid != registered.uuid:
             ids = f"{registered.uuid[:8]}… is now {place.uuid[:8]}…" if place else ""
             found = f"was replaced (uuid {ids})" if place else "was dropped"
             yield _other_table(name, f"{found} since this pipeline last ran: restore it", source, there=bool(place))
         elif (head := heads.get(name)) and (place.mark or place.whole) and _reached(place) < head:
-            said = f"does not show any more what this pipeline landed last (batch {head[1]} of epoch {head[0]})"
+            said = f"does not show this pipeline's last commit any more (batch {head[1]} of epoch {head[0]})"
             yield _other_table(name, f"{said}: it was rolled back", source)
 
 
@@ -215,10 +218,10 @@ def _reached(place: Position) -> Head:
 
 
 def _other_table(name: str, found: str, source: SourceNow | None, *, there: bool = True) -> Blocker:
-    how = "with the table as it is" if there else "without the table, which the next record for it makes anew"
+    how = "with the table as it is" if there else "without the table; the next record for it creates it again"
     choices = {Choice.ACCEPT: Resolution(f"go on {how}; what it held is not read again", tables=(name,))}
     if source:
-        said = "read again what the topics still hold, and land what is in no table; what stands in one stays"
+        said = "read again what the topics still hold, and write what is in no table; rows that are in one stay"
         anew = source.anew(source.identity.topics, said)
         choices[Choice.ANEW] = Resolution(anew.says, anew.offsets, tables=(name,))
     return Blocker(name, TableChanged(f"the table {name} {found}{ADVICE}"), choices)
@@ -228,7 +231,7 @@ def _other_table(name: str, found: str, source: SourceNow | None, *, there: bool
 
 
 def _differ(then: str, now: str, is_same: object = str.__eq__) -> bool:
-    """What is not known is no difference."""
+    """True if both are known and differ."""
     return bool(then and now) and not is_same(then, now)  # type: ignore[operator]
 
 

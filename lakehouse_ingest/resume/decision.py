@@ -1,6 +1,6 @@
-"""What a person has decided, written down: a mark in the batch record, from which every start goes on.
+"""Writes a person's decision into the ledger: a mark in the batch log, from which every start goes on.
 
-Whoever wakes up in between is shut out: the mark is written under a new epoch, like any start's.
+The mark is written under a new epoch, as a start does it. That fences a pipeline that still runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from lakehouse_ingest.tables.batch_log import decided
 
 
 class DecisionKind(StrEnum):
-    """Of the row that tells of it."""
+    """The `kind` of a decision's row in the batch log."""
 
     RECOVER = "recover"
     ADOPT = "adopt"
@@ -24,7 +24,7 @@ class DecisionKind(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """Where a pipeline goes on from now on, and of which logs and tables."""
+    """Where a pipeline goes on from now on, in which logs, and with which tables."""
 
     kind: DecisionKind
     pipeline: str
@@ -33,17 +33,19 @@ class Decision:
     offsets: Offsets
     note: str
     spans: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Offsets that will never be read, the second not among them."""
-    tables: Mapping[str, Registered] = field(default_factory=dict)  # registered as they are said here
+    """Offsets that will never be read, from the first up to but not including the second."""
+    tables: Mapping[str, Registered] = field(default_factory=dict)  # tables to register, and how
     heads: Mapping[str, Head] = field(default_factory=dict)
     settings: str = ""
 
 
 def carry_out(lake: PipelineTables, record: str, others: Sequence[str], decision: Decision) -> None:
-    """`others`: the tables besides the batch record that may know of a later epoch."""
+    """Write the decision. `others`: tables besides the batch log that may know of a later epoch."""
     epoch, place = lake.claim(record, others)
     if place.mark and place.mark.token.generation >= decision.generation:
-        raise Superseded(f"pipeline {decision.pipeline} has gone on since it was looked at: look at it again")
+        raise Superseded(
+            f"another decision about pipeline {decision.pipeline} was written in the meantime; run this command again"
+        )
     lake.register(record, decision.tables)
     token = Token(decision.pipeline, decision.generation, epoch, -1)
     offsets = decision.offsets

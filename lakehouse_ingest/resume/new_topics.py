@@ -1,4 +1,4 @@
-"""Where a topic begins that no table holds, as `source.seek` and `source.start` say."""
+"""Where the stream begins to read a new topic, according to `source.seek` and `source.start`."""
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
@@ -20,10 +20,11 @@ def beginning(
     known: Collection[TopicPartition] = (),
     ends: Offsets = NOWHERE,
 ) -> Offsets:
-    """An offset for each partition of `high`; `low` and `high` are what the source holds of new topics.
+    """The first offset to read, for each partition in `high`.
 
-    Where the partitions to read are stated, those of a topic that are new; the others are `known`. `ends`: how far a
-    reader gets. What a transaction holds that is open now is committed later: whoever begins behind it never reads it.
+    `low` and `high` are the bounds of new topics, or of new partitions where `source.partitions` lists them; other
+    partitions are `known`. `ends` is how far a reader gets. Never begin beyond it: records of a transaction that is
+    open now become readable later, and would be skipped.
     """
     match settings.start:
         case "earliest":
@@ -34,7 +35,7 @@ def beginning(
             start = no_further({**high, **(since(moment) if high else {})}, ends)
         case positions:
             start = {**low, **_within(_chosen(settings, positions, "start", low, known), low, high, "start", 0)}
-    # The last record that need not be read comes just before the first one that has to be.
+    # `seek` names the last record that is done, so reading begins one offset later.
     seek = _within(_chosen(settings, settings.seek, "seek", low, known), low, high, "seek", 1)
     return {at: seek.get(at, start[at]) for at in high}
 
@@ -42,7 +43,7 @@ def beginning(
 def _chosen(
     settings: SourceSettings, positions: Positions, setting: str, there: Offsets, known: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """What is said of the topics that are there, partition by partition."""
+    """The offsets that the setting gives to partitions that are there and not yet `known`."""
     found = {}
     for topic in {topic for topic, _ in there}:
         for number, offset in positions.get(topic, positions.get(ANY_TOPIC, {})).items():
@@ -76,7 +77,7 @@ def _within(
 
 
 def refuse_unread(settings: SourceSettings, is_read: Callable[[str], bool]) -> None:
-    """A name that is mistyped would have no effect."""
+    """Refuse topics that no stream reads, because a mistyped name would have no effect."""
     start = settings.start if isinstance(settings.start, Mapping) else {}
     names = {"start": start, "seek": settings.seek, "partitions": settings.partitions}
     for setting, named in names.items():
@@ -86,10 +87,10 @@ def refuse_unread(settings: SourceSettings, is_read: Callable[[str], bool]) -> N
 
 
 def refuse_unkept(settings: SourceSettings, there: Collection[TopicPartition]) -> None:
-    """A source of somebody else's may know nothing of the setting."""
+    """Refuse `source.partitions` if the source ignores it, which a plug-in may do."""
     for topic, number in there:
         if number not in settings.partitions.get(topic, (number,)):
             raise SettingsRefused(
-                f"sources of the kind {settings.kind} do not keep to `source.partitions`, which leaves out partition"
-                f" {number} of topic {topic}: take it out"
+                f"sources of the kind {settings.kind} ignore `source.partitions`, which leaves out partition"
+                f" {number} of topic {topic}; remove that setting"
             )

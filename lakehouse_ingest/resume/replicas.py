@@ -1,12 +1,12 @@
-"""Starts of one pipeline that replace each other, and how long the next one waits before it does so too.
+"""Replicas of one pipeline that replace each other, and how long the next start waits because of them.
 
-A start fences whoever ran before. Where a supervisor keeps two replicas alive, each of them is fenced before its first
-batch is done, is started again, and fences the other: nothing lands. So a start that finds such a past waits first,
-longer each time, and whoever runs meanwhile can land.
+A start fences every earlier one. If a supervisor keeps two replicas alive, each is fenced before its first batch is
+committed. Then it is started again and fences the other, so nothing is ever committed. A start that finds such a
+history waits first, longer each time, so that the replica that runs meanwhile can commit.
 
-A replica must be told from a predecessor that was killed: a pipeline that crashes in a loop, or is killed every few
-seconds, must not wait. Each start notes its process in a property of the batch record. The last one was a replica
-where its process still lives on this host, or where it is another host's and this host had started before it.
+A predecessor that was killed is no replica: a pipeline that crashes in a loop must not wait. So each start notes its
+process in a property of the batch log. The last start was a replica in two cases: its process still lives on this
+host; or it ran on another host, and this host had started before it.
 """
 
 import json
@@ -23,21 +23,21 @@ from lakehouse_ingest.ledger.keys import STARTED
 from lakehouse_ingest.ledger.marks import Head, Mark
 from lakehouse_ingest.tables import PipelineTables
 
-RECENT_S = 600.0  # what lies longer ago tells of another day
-FIRST = 2  # so many starts without a batch are an ordinary restart, or the overlap of a deployment
+RECENT_S = 600.0  # older starts have nothing to do with this one
+FIRST = 2  # one start without a batch is an ordinary restart, or the overlap of a deployment; from here on we wait
 LONGEST_S = 60.0
-SLOTS = 8  # the last starts that are remembered; two that come at once never write the same property
+SLOTS = 8  # the last starts that are noted; two starts at the same time have different epochs, so different slots
 
 
 def last_landing(heads: Mapping[str, Head], marks: Iterable[Mark]) -> int:
-    """The epoch of the last start that has landed a batch; a mark of batch 0 is of one that other tables may miss."""
+    """The epoch of the last start that committed a batch. Marks of batch 0 don't count: other tables may lack it."""
     landed = [*(last for last, _ in heads.values()), *(mark.token.epoch for mark in marks if mark.token.batch > 0)]
     return max(landed, default=0)
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process of any host; `began` tells it from a later one of its number."""
+    """One process of any host. `began` distinguishes it from a later process with the same number."""
 
     host: str
     pid: int
@@ -45,7 +45,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Asked on its own host."""
+        """Whether it still runs. The answer is right on its own host only."""
         return alive(self.pid) and _beginning(self.pid) == self.began
 
 
@@ -65,24 +65,24 @@ def of_this_host(pid: int) -> Process:
 
 
 def _beginning(pid: int) -> str:
-    """In ticks since the machine began; nothing where the system does not tell."""
+    """When the process began, in ticks since the machine started; empty if the system does not say."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[19]
     except (OSError, IndexError):
         return ""
 
 
-# -- what the batch record says -----------------------------------------------------------------------------
+# -- what the batch log says --------------------------------------------------------------------------------
 
 
 def noted(pipeline: str, epoch: int, process: Process, at: float | None = None) -> dict[str, str]:
-    """The property that tells of this start; no other start that is remembered writes the same one."""
+    """The property that notes this start. No other of the last starts writes the same one."""
     said = {"epoch": epoch, "at": round(time() if at is None else at), **asdict(process)}
     return {f"{STARTED}{pipeline}.{epoch % SLOTS}": json.dumps(said)}
 
 
 def starts(pipeline: str, properties: Mapping[str, str]) -> list[Start]:
-    """The last ones, in their order. What nobody can read is not there: nothing depends on it but a wait."""
+    """The last starts, in their order. Unreadable notes are left out, because only a wait depends on them."""
     slot = re.compile(rf"{re.escape(STARTED)}{re.escape(pipeline)}\.\d+")
     found = []
     for key, text in properties.items():
@@ -96,18 +96,18 @@ def starts(pipeline: str, properties: Mapping[str, str]) -> list[Start]:
     return sorted(found, key=lambda start: start.epoch)
 
 
-# -- the law ------------------------------------------------------------------------------------------------
+# -- how long to wait ---------------------------------------------------------------------------------------
 
 
 def wait_s(past: Sequence[Start], landed: int, me: Process, now: float) -> float:
-    """Before a start of `me` takes its epoch; `landed`: the epoch of the last start that has landed a batch."""
+    """Seconds to wait before `me` takes an epoch. `landed` is the epoch of the last start that committed a batch."""
     recent = [start for start in past if now - start.at < RECENT_S]
     vain = sum(start.epoch > landed for start in recent)
     return min(2.0**vain, LONGEST_S) if vain >= FIRST and replaces_replica(recent, me) else 0.0
 
 
 def replaces_replica(past: Sequence[Start], me: Process) -> bool:
-    """Whether the last of them is another one of us that is kept alive, and no predecessor that has ended."""
+    """Whether the last start is a replica that a supervisor keeps alive, and not a predecessor that has ended."""
     if not past:
         return False
     *before, last = (start.process for start in past)
@@ -121,7 +121,7 @@ def replaces_replica(past: Sequence[Start], me: Process) -> bool:
 
 @dataclass(frozen=True)
 class Contest:
-    """Replicas that replace each other: what to say, and how long to wait."""
+    """Replicas that replace each other: which process, and how long to wait."""
 
     last: Process
     wait_s: float
@@ -130,18 +130,18 @@ class Contest:
     def sentence(self) -> str:
         return (
             f"another replica of this pipeline runs on {self.last.host} (process {self.last.pid}), and the last starts"
-            " replaced each other before any of them had landed a batch; this one waits"
-            f" {self.wait_s:.0f} s, so that the other can land. Run one replica: in Kubernetes `replicas: 1` and"
+            " replaced each other before any of them had committed a batch; this one waits"
+            f" {self.wait_s:.0f} s, so that the other can commit. Run one replica: in Kubernetes `replicas: 1` and"
             " `strategy: Recreate`"
         )
 
 
 def contest(lake: PipelineTables, record: str, pipeline: str, me: Process) -> Contest | None:
-    """None where a start may claim at once."""
+    """The replicas that this start has to wait for; None if it may claim at once."""
     state = lake.find(record)
     past, now = starts(pipeline, state.properties if state else {}), time()
     if state is None or not wait_s(past, 0, me, now):
-        return None  # whatever has landed: as a rule nothing more need be asked
+        return None  # usually so, and then the tables need not be asked which epoch committed last
     mark = lake.seen(state).mark
     seconds = wait_s(past, last_landing(lake.heads(record), [mark] if mark else []), me, now)
     return Contest(past[-1].process, seconds) if seconds else None

@@ -1,4 +1,4 @@
-"""Settings that decide what is written: kept with each start, and compared by the next one."""
+"""Settings that decide what is written. Each start stores them, and the next one compares them with its own."""
 
 import hashlib
 import json
@@ -9,9 +9,9 @@ from lakehouse_ingest.settings import Settings, StreamSettings, TableSettings
 
 
 def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
-    """What a start leaves for the next one to compare with, under the settings' own names."""
+    """The settings that a start stores for the next one to compare, under their own names."""
     meant: dict[str, object] = {
-        # Those that a pattern finds become more, or fewer, without a change of anybody's mind.
+        # The topics that a pattern matches come and go without a change of the settings, so store the pattern.
         "topics": stream.topic_pattern or sorted(stream.topics),
         "source.kind": settings.source.kind,
         "source.partitions": {topic: sorted(numbers) for topic, numbers in settings.source.partitions.items()},
@@ -23,7 +23,7 @@ def meaning(settings: Settings, stream: StreamSettings) -> dict[str, object]:
         "tables": sorted(table.table for table in stream.tables),
     }
     for table in stream.tables:
-        # Entries may share a template; then it is what they take that tells them apart.
+        # Entries may share a template; then their topics and types distinguish them.
         of = ",".join((table.table, *sorted(table.topics), *sorted(table.types))) if _is_shared(table, stream) else ""
         meant |= {
             f"tables.{of or table.table}.{key}": value
@@ -54,33 +54,34 @@ def as_text(meant: Mapping[str, object]) -> str:
 
 
 def compare(before: str | None, now: Mapping[str, object], *, accepted: bool) -> list[str]:
-    """Harmless changes, to be noted; a change of meaning stops the start unless it was accepted."""
+    """The changes that are worth a note. A change of meaning raises, unless it was accepted."""
     if before is None:
         return []
-    # Who wrote nothing of partitions read them all.
+    # Settings that were stored before `source.partitions` existed mean "all partitions".
     then: dict[str, object] = {"source.partitions": {}, **json.loads(before)}
     changed = [key for key in now if key in then and then[key] != now[key]]
     grave = [key for key in changed if not _harmless(key, then[key], now[key])]
     if grave and not accepted:
         key = grave[0]
         raise SettingsRefused(
-            f"`{key}` was {json.dumps(then[key])} when this pipeline last ran and is now {json.dumps(now[key])}:"
-            " change it back, start under another `name` into other tables, or run once with --accept-changes"
+            f"`{key}` was {json.dumps(then[key])} when this pipeline last ran and is now {json.dumps(now[key])};"
+            " change it back, use another `name` with other tables, or run once with --accept-changes"
         )
     return [f"{key}: {json.dumps(then[key])} -> {json.dumps(now[key])}" for key in changed]
 
 
 def _harmless(key: str, then: object, now: object) -> bool:
-    """Whether it means nothing for the records that have landed."""
+    """Whether rows that are already written would be the same under the new setting."""
     if key == "source.partitions":
         return False
     if key.endswith((".contract", ".contracts")):
-        return True  # what has landed stays as it is
+        return True  # written rows stay as they are
     match then, now:
-        # A column more, or a hint more. A topic or a table more begins where it has to; one less would be left behind.
+        # One more column or hint is harmless. One more topic or table begins where it has to. One less is not harmless:
+        # its records would be left unread.
         case dict(), dict():
             return then.items() <= now.items()
         case list(), list() if key in ("topics", "tables"):
             return set(then) <= set(now)
-    # Where records go from now on may change.
+    # Which table future records go to may change.
     return key == "keep_types" or key.endswith((".topics", ".types"))

@@ -1,7 +1,7 @@
-"""Whose partitions are whose, where several pipelines feed one table from one topic: each record is landed by one.
+"""Which pipeline reads which partition, if several feed one table from one topic. Each record is written by one.
 
-What another pipeline has landed is known by its marks, which every commit of a table carries; what it reads by the
-settings that its last start has left in the batch record. Only topics whose partitions somebody states are looked at.
+The marks of another pipeline, which every commit carries, say what it has committed. The settings that its last start
+stored in the batch log say what it reads. This looks only at topics for which `source.partitions` lists partitions.
 """
 
 import json
@@ -22,29 +22,29 @@ from lakehouse_ingest.tables import Position
 
 
 def left(record: Position, places: Sequence[Position], now: SourceNow, done: Offsets) -> dict[TopicPartition, int]:
-    """Where partitions of our topics stand that are not read any more: no commit is to forget it."""
+    """The positions of partitions of our topics that are not read any more. Every commit has to keep them."""
     found = {at: offset for at, offset in done.items() if at[0] in now.identity.topics and at not in now.high}
     held = ledger.highest(place.held for place in (record, *places))
     for at, offset in found.items():
         if held.get(at, 0) > offset:
             raise SettingsRefused(
                 f"`source.partitions` leaves out {_named(at)} in the middle of a batch; start once more with it and"
-                " --until-latest, then leave it"
+                " --until-latest, then leave it out"
             )
     return found
 
 
 @dataclass(frozen=True)
 class Other:
-    """Another pipeline, as far as tables of ours know it."""
+    """Another pipeline, as far as our tables know it."""
 
     name: str
-    settings: Mapping[str, Any] | None  # None: the batch record does not know it
+    settings: Mapping[str, Any] | None  # None: the batch log does not know it
     marks: list[Mark] = field(default_factory=list)
     tables: dict[TopicPartition, str] = field(default_factory=dict)
 
     def reads(self, at: TopicPartition) -> bool:
-        """Whether its last start did."""
+        """Whether its last start read the partition. If nothing is known, assume so."""
         if self.settings is None:
             return True
         topics = self.settings.get("topics") or ()
@@ -59,7 +59,7 @@ class Other:
 
 
 def stated(pipeline: str, record: Position, source: SourceSettings) -> Collection[str]:
-    """The topics of which this start, or the last one, reads stated partitions only."""
+    """The topics of which this start or the last one reads only listed partitions."""
     before = json.loads(record.carried.get(f"{SETTINGS}{pipeline}", "{}")).get("source.partitions", {})
     return {*source.partitions, *before}
 
@@ -67,7 +67,10 @@ def stated(pipeline: str, record: Position, source: SourceSettings) -> Collectio
 def taken_over(
     pipeline: str, record: Position, tables: Sequence[Position], now: SourceNow, done: Offsets, source: SourceSettings
 ) -> dict[TopicPartition, int]:
-    """Where partitions begin that another pipeline has left; refuses those that it reads, or has gone on with since."""
+    """Where to begin in partitions that another pipeline has left.
+
+    A partition that the other pipeline still reads, or went on with after we left it, is refused.
+    """
     found: dict[TopicPartition, int] = {}
     apart = stated(pipeline, record, source)
     for other in _others(pipeline, record, tables, now.identity):
@@ -79,14 +82,14 @@ def taken_over(
             if other.reads(at):
                 raise SettingsRefused(
                     f"`source.partitions`: the pipeline {other.name} reads {_named(at)} into {other.tables[at]} as"
-                    " well; take it out there and start that once, or take it out here"
+                    " well; take the partition out there and start that pipeline once, or take it out here"
                 )
             if at not in done:
                 found[at] = max(_begins(other, at, held[at], complete.get(at, 0), now), found.get(at, 0))
             elif held[at] > done[at]:
                 raise SettingsRefused(
                     f"`source.partitions`: {_named(at)} went on in the pipeline {other.name} since this one left it;"
-                    " leave it there, or read it under another `name`"
+                    " leave the partition there, or read it under another `name`"
                 )
     return found
 
@@ -109,7 +112,7 @@ def _others(pipeline: str, record: Position, tables: Sequence[Position], identit
 
 
 def _complete(other: Other, record: Position) -> list[Offsets]:
-    """As at its own start: in the batch record `next` is written after all landings."""
+    """What its own start would take as complete: in the batch log, `next` is written after all commits of a batch."""
     noted = ledger.from_summary(record.carried, other.name)
     return [*([noted.held()] if noted in other.marks and noted else []), *(mark.complete for mark in other.marks)]
 
@@ -117,13 +120,13 @@ def _complete(other: Other, record: Position) -> list[Offsets]:
 def _begins(other: Other, at: TopicPartition, held: int, complete: int, now: SourceNow) -> int:
     if held > complete:
         raise NeedsOperator(
-            f"the pipeline {other.name} has left {_named(at)} in the middle of a batch; let it read that once more with"
-            " --until-latest, or say in `source.start` where it begins"
+            f"the pipeline {other.name} has left {_named(at)} in the middle of a batch; let it read the partition once"
+            " more with --until-latest, or set its offset in `source.start`"
         )
     if not now.low[at] <= held <= now.high[at]:
         raise NeedsOperator(
             f"the pipeline {other.name} has read {_named(at)} up to {held}, and it holds {now.low[at]} to"
-            f" {now.high[at] - 1} now; say in `source.start` where it begins"
+            f" {now.high[at] - 1} now; set its offset in `source.start`"
         )
     return held
 
@@ -134,7 +137,7 @@ def _is_same_log(then: SourceIdentity, now: SourceIdentity, topic: str) -> bool:
 
 
 def _is_said(source: SourceSettings, at: TopicPartition) -> bool:
-    """Whether the settings name the very offset."""
+    """Whether the settings give an offset for this partition."""
     places = (source.seek, source.start if isinstance(source.start, Mapping) else {})
     return any(at[1] in positions.get(at[0], positions.get(ANY_TOPIC, {})) for positions in places)
 

@@ -1,7 +1,8 @@
-"""A start opens its street: it claims the pipeline, reads what the tables hold, and goes on behind that in the log.
+"""A start: it claims the pipeline, reads what the tables hold, and finds the offsets at which to go on.
 
-The order is the promise. Settings are compared before anything is claimed: a start that is refused must not end the
-one that runs. Marks are read, and the source is asked, once older starts are shut out: until then they may go on.
+The order matters. Settings are compared before anything is claimed, because a start that is refused must not end the
+one that runs. Marks are read and the source is asked only when older starts are fenced: until then they may still
+commit.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,33 +44,33 @@ from lakehouse_ingest.tables.effects import Effects, Landing
 from lakehouse_ingest.tables.stream_tables import StreamTables, foretold
 
 REDUCED = (
-    "an earlier start ended before a batch of this pipeline had landed, so batches begin small and grow with each that"
-    " lands; if that goes on, see why starts end"
+    "an earlier start ended before it committed a batch, so batches begin small and grow with each commit; if that goes"
+    " on, find out why starts end"
 )
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """What is there once no older start can land anything any more."""
+    """What a start knows as soon as no older start can commit any more."""
 
     epoch: int
     record: Position
-    places: Mapping[str, Position]  # on the tables that are there, the dead letters among them
-    registered: dict[str, Registered]  # without the dead letters
+    places: Mapping[str, Position]  # on all tables that exist, including the dead-letter table
+    registered: dict[str, Registered]  # without the dead-letter table
     heads: Mapping[str, Head]
-    ours: Collection[str]  # tables that rows of ours may be in, where no mark says how far
-    replaces_replica: bool  # the start before was ended by this one, whatever it was about to land
+    ours: Collection[str]  # tables that may hold rows of ours even if they have no mark
+    replaces_replica: bool  # the start before was fenced by this one, so it is no sign of too large batches
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What a start knows, and has in its hands, before its first batch."""
+    """What a start hands to its first batch."""
 
-    token: Token  # of the start; each batch replaces the batch's number
+    token: Token  # of the start; each batch sets its own number in it
     source: SourceIdentity
     settings_hash: str
-    checkpoint: Path  # of all its queries; scratch
-    start: Offsets  # of its first query
+    checkpoint: Path  # scratch, for all queries of this start
+    start: Offsets  # where its first query begins
     record: BatchLog
     dead: Landing
     tables: StreamTables
@@ -78,7 +79,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Opening:
-    """One start of one stream, until its street is open."""
+    """One start of one stream, until its first batch can begin."""
 
     settings: Settings
     stream: StreamSettings
@@ -90,19 +91,19 @@ class Opening:
     scratch: Path
     threads: ThreadPoolExecutor
     accept_changes: bool
-    noted_as: replicas.Process | None  # for later starts to know us by; a start that ends by itself is none to wait for
+    noted_as: replicas.Process | None  # later starts recognise us by it; None if this start ends by itself
     effects: Effects
 
     def opened(self) -> Opened:
         routing.check(self.stream, self.spark)
         claim = self._claim(self._prepared())
-        # Asked for only now: until it was shut out, an earlier writer may have gone on.
+        # Not earlier: until it was fenced, an earlier start may have gone on.
         now = SourceNow(self.identity, *self.source.bounds(), self.source.ends())
         refuse_unkept(self.settings.source, now.high)
         everywhere = [*claim.places.values()]
         self.lake.begin_within(generation := newest_generation((claim.record, *everywhere)))
         record_place = claim.record.within(generation)
-        # Where nothing lands, the starts' own commits become many.
+        # Each start makes commits of its own. If no batch follows, nothing else expires them.
         places = {name: self.effects.expire(place.within(generation)) for name, place in claim.places.items()}
         done = start_offsets.complete(record_place, [*places.values()])
         start, stands = self._where_to_begin(now, done, record_place, places, claim.heads)
@@ -119,7 +120,7 @@ class Opening:
         record = BatchLog(self.effects, record_place, mark, text, every, claim.heads, size, waiting)
         tables = self._tables(claim, places)
         record.started(token)
-        # Older generations' marks as well: what is to be read again may stand there already.
+        # Marks of older generations count here as well: what we read again may be in those tables already.
         holders = self._holders(start_offsets.uncertain(everywhere, done, claim.ours), claim.heads)
         return Opened(
             token=token,
@@ -151,35 +152,38 @@ class Opening:
 
     @property
     def _events(self) -> list[str]:
-        """Tables of the settings' own names; others are named by the records."""
+        """The tables that the settings name. Names with a template depend on the records."""
         return [self._named(entry.table) for entry in self.stream.tables if "{" not in entry.table]
 
     def _named(self, table: str) -> str:
         return f"{self.settings.catalog.namespace}.{table}"
 
-    def _foretold(self, topics: Sequence[str]) -> list[str]:
+    def _expected(self, topics: Sequence[str]) -> list[str]:
         return [self._named(name) for name in foretold(self.stream, topics)]
 
     def _prepared(self) -> dict[str, Registered]:
-        """Make what every pipeline has; the tables that are ours already, where the batch record does not tell."""
+        """Create the tables that every pipeline has. Returns our tables if the batch log has lost them."""
         if len({*self._events, self._record, self._dead}) < len(self._events) + 2:
-            raise SettingsRefused("the dead letters, the batch record and the events need a table each")
+            raise SettingsRefused(
+                "two of the tables for records, dead letters and the batch log have the same name; change"
+                " `streams.tables`, `dead_letters.table` or `ledger.batch_table`"
+            )
         self.lake.ensure_namespace(self.settings.catalog.namespace)
         self.effects.create(record_spec(self._record, FileOptions()))
         self.effects.create(_dead_spec(self._dead, FileOptions()))
-        # A start that was killed between its claim and its registering is known there, and nothing else.
-        told = self.lake.registered(self._record) if self.lake.knows(self._record) else {}
-        known = {} if told else self._found()
-        # Whether one that we have landed in was dropped, is asked below. Of the topics that a pattern finds anybody may
-        # have made one: without a table it has dead letters, and ends nothing.
-        sure = self._foretold(() if self.stream.topic_pattern else self.stream.topics)
-        self.lake.need(*(name for name in sure if name not in (told or known)))
+        # If a start was killed between its claim and its registering, the batch log knows it, but not its tables.
+        registered = self.lake.registered(self._record) if self.lake.knows(self._record) else {}
+        known = {} if registered else self._found()
+        # `_claim` finds out whether a known table was dropped. Topics that a pattern finds need no table: anybody may
+        # have created one of them, so without a table its records are dead-lettered, and nothing stops.
+        sure = self._expected(() if self.stream.topic_pattern else self.stream.topics)
+        self.lake.need(*(name for name in sure if name not in (registered or known)))
         return known
 
     def _found(self) -> dict[str, Registered]:
-        """Where the batch record does not know us, it may have been lost: then the tables are asked one by one."""
+        """Our tables, asked one by one. The batch log does not know us, so it may have been lost."""
         found = self.lake.known_in(self.settings.catalog.namespace)
-        found.refuse_unread(self._pipeline, {self._record, self._dead, *self._foretold(self.stream.topics)})
+        found.refuse_unread(self._pipeline, {self._record, self._dead, *self._expected(self.stream.topics)})
         if found.unread:
             first, *_ = found.unread.values()
             names = [*found.unread]
@@ -187,8 +191,8 @@ class Opening:
         return {name: each for name, each in found.tables.items() if name != self._record}
 
     def _claim(self, known: dict[str, Registered]) -> Claimed:
-        """Take the next epoch, and our place on each table with it: that shuts older starts out."""
-        self.lake.begin_within(0)  # until it is known which generation it is, every mark counts
+        """Take the next epoch, and open each table with it. That fences older starts."""
+        self.lake.begin_within(0)  # every mark counts until we know the generation
         self._compare()
         own = {self._dead, *self._events}
         record_place, record = self.effects.claim(self._record, [*{*own, *known}])
@@ -203,7 +207,7 @@ class Opening:
         places = dict(zip(there, opened, strict=True))
         reached(FailPoint.OPENED)
         start_offsets.same_tables(registered, heads, places)
-        # Those that somebody has said are to be taken as they are.
+        # Tables that a person has decided to accept as they are.
         taken = {
             name: replace(each, uuid=places[name].uuid)
             for name, each in registered.items()
@@ -212,8 +216,8 @@ class Opening:
         letters = places[self._dead]
         self.effects.register(self._record, {**known, **taken, self._dead: Registered(letters.uuid)})
         events = {name: each for name, each in {**registered, **taken}.items() if name != self._dead}
-        # The dead letters are opened by each start, and most have never had any of ours: with their history whole, that
-        # no mark is there says so.
+        # Every start opens the dead-letter table, and most starts have never written to it. If its history is whole, a
+        # missing mark proves that it has no rows of ours.
         ours = {*events, *([] if letters.whole and self._dead not in taken else [self._dead])}
         return Claimed(record_place.epoch, record_place, places, events, heads, ours, replaces)
 
@@ -230,23 +234,23 @@ class Opening:
     def _where_to_begin(
         self, now: SourceNow, done: Offsets, record: Position, places: Mapping[str, Position], heads: Mapping[str, Head]
     ) -> tuple[Offsets, Offsets]:
-        """The map to read from; and the one to leave in the ledger, which knows of more than is read now."""
+        """The offsets to read from, and those for the ledger, which also keeps partitions that are not read now."""
         settings, tables = self.settings.source, [*places.values()]
         low, high = now.unknown(done, settings.partitions)
-        # A topic that has come since the pipeline began is read from its first record, like a new partition.
+        # A topic that was created after the pipeline began is read from its first record, like a new partition.
         later = bool(done and self.stream.topic_pattern and settings.start == "latest")
         new = low if later else beginning(settings, low, high, self.source.since, done, now.ends)
         apart = shared_partitions.stated(self._pipeline, record, settings)
         start = start_offsets.begin(record, tables, now, new, heads, apart)
         shared = [place for name, place in places.items() if name != self._dead]
         start = {**start, **shared_partitions.taken_over(self._pipeline, record, shared, now, done, settings)}
-        # A topic that is left out goes on where it stood, should it come back; one that a pattern finds no more was
-        # deleted.
+        # A topic that the settings leave out goes on where it stood if it comes back. A topic that a pattern does not
+        # find any more was deleted.
         rested = {} if self.stream.topic_pattern else done
         return start, {**rested, **shared_partitions.left(record, tables, now, done), **start}
 
     def _size(self, record: Position, *, replaces_replica: bool) -> int:
-        """How many records the first batch may take."""
+        """How many records the first batch may have."""
         most = self.stream.max_records
         size = batch_size.of_start(record, self._pipeline, most, replaces_replica=replaces_replica)
         if size < most:
@@ -281,7 +285,7 @@ class Opening:
         )
 
     def _checkpoint(self, epoch: int) -> Path:
-        """Scratch: a checkpoint that is used again would silently override where we start."""
+        """An empty folder. Spark would go on from an old checkpoint, and silently ignore where we start."""
         folder = self.scratch / f"checkpoint-{self._pipeline}-{epoch}"
         rmtree(folder, ignore_errors=True)
         try:

@@ -1,4 +1,4 @@
-"""Where a start begins, from nothing but what the tables and the source say now. Nothing is guessed."""
+"""Where a start begins. It follows only from what the tables and the source say now; nothing is guessed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -10,8 +10,8 @@ from lakehouse_ingest.tables import Position, Registered
 
 
 def complete(record: Position, places: Sequence[Position]) -> Offsets:
-    """The map below which every landing of every table is done: the highest that any of them knows."""
-    # In the batch record `next` is written after all landings, so there it is complete as well.
+    """The offsets below which all tables have their rows: the highest that any of them knows."""
+    # The batch log is committed after all other tables of a batch, so its `next` is complete as well.
     return highest([record.held, *(place.mark.complete for place in places if place.mark)])
 
 
@@ -23,20 +23,20 @@ def begin(
     heads: Mapping[str, Head] = blockers.NOTHING,
     apart: Collection[str] = (),
 ) -> Offsets:
-    """The map to start reading from: what is complete, and for topics that are new where they begin."""
-    for question in blockers.of_source(record, places, source, heads, apart):
-        raise question.error
+    """The offsets to start reading from: what is complete, and the beginning of new topics."""
+    for blocker in blockers.of_source(record, places, source, heads, apart):
+        raise blocker.error
     done = complete(record, places)
     # A new partition of a known topic is read from its first record, whatever the settings say.
     return {**source.low, **beginning, **{at: offset for at, offset in done.items() if at in source.high}}
 
 
 def uncertain(places: Iterable[Position], done: Offsets, ours: Collection[str] = ()) -> list[Position]:
-    """The tables that may hold something beyond what is complete.
+    """The tables that may hold rows beyond what is complete.
 
-    Where no mark says how far, one of `ours` may be a copy of what it was, or others have cut its history: then the
-    rows tell. Those of a table that was never ours are not asked: what another pipeline has read of the same topic may
-    go elsewhere from here.
+    A table of `ours` without a mark may be a copy, or another program has cut its history; then we have to look at its
+    rows. We don't look at a table that was never ours: rows of another pipeline, even of the same topic, say nothing
+    about where our records go.
     """
     return [
         place
@@ -51,6 +51,6 @@ def uncertain(places: Iterable[Position], done: Offsets, ours: Collection[str] =
 
 
 def same_tables(before: Mapping[str, Registered], heads: Mapping[str, Head], now: Mapping[str, Position]) -> None:
-    """Refuses a table that is not the one which this pipeline has landed in, or not as it left it."""
-    for question in blockers.of_tables(before, heads, now, None):
-        raise question.error
+    """Refuse a table that is not the one that this pipeline has written to, or that was rolled back since."""
+    for blocker in blockers.of_tables(before, heads, now, None):
+        raise blocker.error

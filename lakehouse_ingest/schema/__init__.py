@@ -1,1 +1,1 @@
-"""What a table should look like, as values."""
+"""Table plans as values: what a table should look like."""

@@ -1,4 +1,4 @@
-"""Types in three spellings: those of Iceberg, of Spark, and of Arrow as people write them."""
+"""Types in three spellings: Iceberg's, Spark's, and Arrow's as people write them in settings."""
 
 import re
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from lakehouse_ingest.environment.spark_names import quoted
 
-# Iceberg knows neither 8 and 16 bits nor unsigned integers: these land wider, and keep their range.
+# Iceberg has no integers of 8 or 16 bits and no unsigned ones. They get a wider type, and we check their range.
 RANGES: dict[str, tuple[str, int, int]] = {
     "int8": ("int", -(2**7), 2**7 - 1),
     "int16": ("int", -(2**15), 2**15 - 1),
@@ -40,10 +40,10 @@ WORDS = {*PLAIN, "timestamp", "struct", "list", "map"}
 MOST_DIGITS = 38
 
 
-DEEPEST = 21  # objects and lists, one within the other, that a column is made of; what lies deeper is JSON text
+DEEPEST = 21  # levels of objects and lists in a column; deeper ones are kept as JSON text
 
 
-NUMBERS = (T.LongType, T.DecimalType, T.DoubleType)  # as inferred: each takes all values of those before it
+NUMBERS = (T.LongType, T.DecimalType, T.DoubleType)  # inferred types of numbers; each takes all values of the former
 
 
 TO_SPARK = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp", "list": "array"}
@@ -55,7 +55,7 @@ def is_decimal(text: str) -> bool:
 
 
 def is_nested(text: str) -> bool:
-    """The words and brackets are right; what they make together is the catalog's to read."""
+    """Whether the words and brackets are right. The catalog checks the type as a whole."""
     types = re.sub(r'"(?:[^"]|"")*"\s*:|\w+\s*:', "", text)
     words = re.findall(r"decimal\s*\([^)]*\)|\w+", types)
     return (
@@ -66,13 +66,13 @@ def is_nested(text: str) -> bool:
 
 
 def is_written(iceberg: str) -> bool:
-    """Whether rows can have a value in a column of this type."""
+    """Whether we can write values of this type."""
     kind = re.sub(r"\s", "", iceberg)
     return kind in {*PLAIN, "timestamp"} or is_decimal(kind) or is_nested(iceberg)
 
 
 def to_spark(iceberg: str) -> str:
-    """Iceberg's words as Spark's; a word before a colon is a field's name and stays."""
+    """The type in Spark's words. A word before a colon is the name of a field, and stays."""
     return re.sub(r'"(?:[^"]|"")*"|(?P<name>\w+)(?=\s*:)|\b[a-z]+\b', _spelled, iceberg)
 
 
@@ -80,18 +80,18 @@ def _spelled(found: re.Match[str]) -> str:
     if found[0][0] == '"':
         return quoted(found[0][1:-1].replace('""', '"'))
     if found["name"]:
-        # Spark's parser knows the letters of ASCII only, and takes 1d for a number.
+        # Spark's parser knows only ASCII letters, and takes 1d for a number.
         return found[0] if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found[0]) else quoted(found[0])
     return TO_SPARK.get(found[0], found[0])
 
 
 @cache
 def spark_type(text: str) -> T.DataType:
-    return T.DataType.fromDDL(text)  # asks the JVM
+    return T.DataType.fromDDL(text)  # cached, because each call asks the JVM
 
 
 def to_iceberg(kind: T.DataType, deepest: int = DEEPEST) -> str | None:
-    """What an inferred type becomes; None for what holds no value yet (only nulls, empty lists, empty objects)."""
+    """The type of the column for an inferred type; None if there was no value yet, only nulls and empty containers."""
     match kind:
         case T.StructType() | T.ArrayType() if deepest <= 0 and to_iceberg(kind):
             return "string"
@@ -110,7 +110,7 @@ def to_iceberg(kind: T.DataType, deepest: int = DEEPEST) -> str | None:
 
 
 def in_common(one: T.DataType, other: T.DataType) -> T.DataType:
-    """The narrowest of the inferred types that takes the values of both; variant where their kinds are mixed."""
+    """The narrowest inferred type that takes the values of both; variant if their kinds differ."""
     match one, other:
         case (T.NullType(), kind) | (kind, T.NullType()):
             return kind
@@ -127,18 +127,18 @@ def in_common(one: T.DataType, other: T.DataType) -> T.DataType:
 
 
 def are_names(keys: Collection[str]) -> bool:
-    """Whether an object's keys can be the names of a struct's fields: to Iceberg a dot leads into a struct."""
+    """Whether an object's keys can name the fields of a struct. They can't have dots: Iceberg reads those as paths."""
     return all(key and "." not in key for key in keys) and len({key.casefold() for key in keys}) == len(keys)
 
 
 def within(iceberg: str) -> list[str]:
-    """The names of the fields in it."""
+    """The names of all fields inside a type."""
     found = re.findall(r'("(?:[^"]|"")*"|\w+)\s*:', iceberg)
     return [name[1:-1].replace('""', '"') if name[0] == '"' else name for name in found]
 
 
 def width(iceberg: str) -> int:
-    """How many columns it counts for: itself, and each field within."""
+    """How many columns a type counts as: itself, and each field inside."""
     return 1 + len(within(iceberg))
 
 

@@ -1,7 +1,7 @@
-"""The columns of a table in three spellings: as declared, as Iceberg keeps them, as Spark reads them.
+"""The columns of a table: as the settings declare them, as Iceberg stores them, and as Spark reads them.
 
-A value is read in a `wire` type that loses nothing (a timestamp as text, a decimal with all its digits, a
-small integer as a larger one), and then checked against what the column really takes.
+A value is first read in a `wire` type that loses nothing: a timestamp as text, a decimal with all its digits, a small
+integer as a larger one. Then it is checked against the type of its column.
 """
 
 import difflib
@@ -25,16 +25,16 @@ from lakehouse_ingest.schema.column_types import (
 from lakehouse_ingest.schema.names import told_apart
 
 EVENT_TIME = "event_time"
-# The first is in every table, the second where a contract asks; the others go beside the columns to the landing.
+# `_source` is in every table, `_rescued` if a contract needs it. The others pass through the stages beside the columns.
 TAKEN = (SOURCE, RESCUED, RECORD, FAULT, ROUTE)
 SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int, log: string>"
 
-ELEMENT, VALUE = "element", "value"  # the words by which a path leads through lists and maps
+ELEMENT, VALUE = "element", "value"  # what a path says for any element of a list, and any value of a map
 
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of a table, and the field of the record that fills it."""
+    """One column of a table, and the field of the records that fills it."""
 
     name: str
     field: str
@@ -46,14 +46,14 @@ class ColumnPlan:
 
     @property
     def doc(self) -> str | None:
-        """What the type alone can't say, kept with the column: see `from_table`."""
-        told = [f"{DECLARED}{self.declared}"] if self.declared else []
-        told += [f"{FIELD}{self.field}"] if self.field != self.name else []
-        return " ".join(told) or None
+        """What the type can't say. `from_table` reads it again."""
+        parts = [f"{DECLARED}{self.declared}"] if self.declared else []
+        parts += [f"{FIELD}{self.field}"] if self.field != self.name else []
+        return " ".join(parts) or None
 
     @property
     def takes(self) -> str:
-        """Its type as a person knows it."""
+        """Its type, in the words of the settings if they declare it."""
         return self.declared or self.iceberg
 
     @property
@@ -70,13 +70,16 @@ class ColumnPlan:
 
 
 def declared(name: str, type_name: str, *, required: bool, by: str = "`columns` or `hints` give") -> ColumnPlan:
-    """A column `by` the settings, or whom else; the type in Iceberg's words or those of Arrow (`Int8`, `Utf8`)."""
+    """A column with a type that a person wrote, in Iceberg's words or Arrow's (`Int8`, `Utf8`).
+
+    `by` begins the error message: it says who gave the type.
+    """
     lower = type_name.strip().lower()
     if lower in RANGES:
         iceberg, low, high = RANGES[lower]
         return ColumnPlan(name, name, iceberg, required, low, high, lower)
     iceberg = OTHER_NAMES.get(lower, lower)
-    # Field names inside a struct keep their case.
+    # Lower case would change the names of fields inside a struct.
     iceberg = type_name.strip() if "<" in iceberg else re.sub(r"(?<=[(,\d])\s+|\s+(?=[,)])", "", iceberg)
     if iceberg not in PLAIN and not is_decimal(iceberg) and not is_nested(iceberg):
         known = [*PLAIN, "decimal(p,s)", "struct<…>", "list<…>", "map<…>", *RANGES]
@@ -87,9 +90,9 @@ def declared(name: str, type_name: str, *, required: bool, by: str = "`columns` 
 
 
 def from_table(name: str, iceberg: str, doc: str | None, *, required: bool) -> ColumnPlan:
-    """A column of a table that is there; its declared range and its field survive in the doc string."""
-    told = re.fullmatch(rf"(?:{DECLARED}(\w+))?(?:(?:^| ){FIELD}(.*))?", doc or "", re.DOTALL)
-    kind, field = (told[1], told[2]) if told else (None, None)
+    """A column of an existing table. Its doc string holds the declared type and the field."""
+    found = re.fullmatch(rf"(?:{DECLARED}(\w+))?(?:(?:^| ){FIELD}(.*))?", doc or "", re.DOTALL)
+    kind, field = (found[1], found[2]) if found else (None, None)
     column = declared(name, kind, required=required) if kind in RANGES else ColumnPlan(name, name, iceberg, required)
     return column if field is None else replace(column, field=field)
 
@@ -104,9 +107,9 @@ NO_NAME = "a field of an object in a column needs a name, and one without dots"
 
 @dataclass(frozen=True)
 class RefusedField:
-    """A field that may not become a column: a record that holds a value in it is set aside."""
+    """A field that may not become a column. A record with a value in it is dead-lettered."""
 
-    # The keys that lead to the object that it is in; None: any element of a list, or any value of a map.
+    # The keys that lead to its object. None stands for any element of a list, or any value of a map.
     within: tuple[str | None, ...]
     name: str
     why: str
@@ -114,19 +117,19 @@ class RefusedField:
 
 @dataclass(frozen=True)
 class Aside:
-    """What becomes of a value that has no place in the columns: it is set aside, or its record is a dead letter."""
+    """What happens to a value that no column takes: it is rescued, or its record is dead-lettered."""
 
-    refuses: bool  # whether it is the latter
-    paths: Mapping[str, bool] = field(default_factory=dict)  # for single fields and all within, by their dotted paths
-    rescues: bool = True  # whether there is a column for what is set aside
+    refuses: bool  # true: the record is dead-lettered
+    paths: Mapping[str, bool] = field(default_factory=dict)  # the same for single fields and all inside, by dotted path
+    rescues: bool = True  # whether the table has the column for rescued values
 
     def refused(self, path: Sequence[str]) -> bool:
-        """By the nearest that is said of it, or of what it is in."""
+        """The rule of the field itself, or else of the nearest field around it."""
         known = (".".join(path[:length]) for length in range(len(path), 0, -1))
         return next((self.paths[each] for each in known if each in self.paths), self.refuses)
 
     def below(self, path: Sequence[str]) -> dict[str, bool]:
-        """The fields in there of which something is said."""
+        """The rules for fields inside this one."""
         prefix = "".join(f"{each}." for each in path)
         return {each.removeprefix(prefix): said for each, said in self.paths.items() if each.startswith(prefix)}
 
@@ -135,14 +138,14 @@ class Aside:
         return self.refuses or any(self.paths.values())
 
     def strict(self, fields: Iterable[str]) -> "Aside":
-        """The same, where nothing of these fields may be missing."""
+        """The same rules, but values of these fields are never rescued."""
         return replace(self, paths={**self.paths, **dict.fromkeys(fields, True)})
 
 
 def named(
     columns: Iterable[ColumnPlan], taken: Iterable[str], room: int, hinted: Collection[str] = (), *, refuse: bool
 ) -> tuple[tuple[ColumnPlan, ...], tuple[RefusedField, ...]]:
-    """Columns under names of their own, as many as there is room for; what is too wide keeps its JSON text."""
+    """Give each column a name of its own, as long as there is room. A column that is too wide becomes JSON text."""
     used = {name.casefold() for name in (*TAKEN, *taken)}
     found: list[ColumnPlan] = []
     refused: list[RefusedField] = []
@@ -163,26 +166,26 @@ def named(
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What the rows of one table look like."""
+    """What the rows of one table should look like."""
 
     table: str
     columns: tuple[ColumnPlan, ...]
-    event_time: str | None  # the field that holds it; None: the record's own timestamp
+    event_time: str | None  # the field with the event time; None: the record's own timestamp
     unit: str  # s, ms, us, ns or iso
-    unit_was_told: bool = True  # false: found from the magnitude, and then a time outside those years is wrong
-    aside: Aside | None = None  # the contract, where it asks for more than to follow the data
-    derived: tuple[str, ...] = ()  # columns of text that hold these parts of the event time
-    partitions: frozenset[str] = frozenset()  # names of partition fields, which Iceberg gives to no column
+    unit_was_given: bool = True  # false: inferred from the size of the numbers, so an implausible time is a fault
+    aside: Aside | None = None  # the contract, unless columns simply follow the data
+    derived: tuple[str, ...] = ()  # text columns with these parts of the event time
+    partitions: frozenset[str] = frozenset()  # names of partition fields; Iceberg allows no column of the same name
 
     @property
     def names(self) -> frozenset[str]:
-        """Those of the fields that have a place, the columns' and within them, where they look like names."""
+        """The names of fields in columns and inside them, if they look like names and not like data."""
         found = (name for each in self.columns for name in (each.field, *within(each.iceberg)))
         return frozenset(filter(NAME.fullmatch, found))
 
     @property
     def strict(self) -> Aside | None:
-        """The contract; what a row can't be without is never set aside."""
+        """The contract, in which fields that a row can't be without are never rescued."""
         needed = [each.field for each in self.columns if each.required or each.field == self.event_time]
         return self.aside and self.aside.strict(needed)
 

@@ -1,4 +1,4 @@
-"""What data may do to a table: the settings, as the planning takes them and as the records meet them."""
+"""The contract: how far data may change a table. The settings, as planning and as the stages need them."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from lakehouse_ingest.settings import TableSettings
 
 
 def contract_of(settings: TableSettings) -> Contract:
-    """What data may do to the table, by paths that begin with a field's name: its column may be called otherwise."""
+    """The contract for planning. Paths begin with the name of a field, which may differ from that of its column."""
     return Contract(
         Rule(settings.contract or "evolve"), {path: Rule(each) for path, each in settings.contracts.items()}
     )
 
 
 def aside_of(settings: TableSettings) -> Aside | None:
-    """What becomes of values without a place; None: as ever, their records are dead letters."""
+    """What happens to values that no column takes. None is the default: their records are dead-lettered."""
     rule = settings.contract or "evolve"
     if settings.rules == {"evolve"} and not settings.rescue:
         return None
@@ -27,7 +27,7 @@ def aside_of(settings: TableSettings) -> Aside | None:
 
 
 def has_beyond(plan: TablePlan, fields: Sequence[tuple[str, T.DataType]]) -> bool:
-    """Whether records with these fields hold anything that is in no column."""
+    """Whether records with these fields hold anything that no column takes."""
     types = {column.field: spark_type(column.spark) for column in plan.columns}
     return any(to_iceberg(kind) and (name not in types or _has_more(types[name], kind)) for name, kind in fields)
 

@@ -1,4 +1,4 @@
-"""What a table that is there already says of itself, held against the settings."""
+"""The table plan of an existing table, checked against the settings."""
 
 import re
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from lakehouse_ingest.settings import TableSettings
 
 
 def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | None:
-    """None when the table can't tell how its event times were read; then the records must."""
+    """The plan, or None if the table does not say how its event times were read. Then the records have to show it."""
     declared_columns = plan_from_settings(state.name, settings)
     field = state.properties.get(EVENT_TIME_FIELD)
     if field is None:
@@ -26,7 +26,9 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
     if field and unit == "auto":
         return None
     if settings.rescues and any(each.name == RESCUED and each.type != "string" for each in state.columns):
-        raise TableChanged(f"the column {RESCUED} of {state.name} is no text, and the contract needs it: rename it")
+        raise TableChanged(
+            f"the column {RESCUED} of {state.name} is not text, but the contract writes JSON to it; rename that column"
+        )
     derived = derived_of(settings)
     _check_writable(state, derived)
     found = tuple(
@@ -53,27 +55,27 @@ def _check_writable(state: TableState, derived: Collection[str]) -> None:
     for column in state.columns:
         if column.name != SOURCE and not is_written(bare(column.type)):
             raise TableChanged(
-                f"the column {column.name} of {state.name} is {column.type[:60]}, which is not written from here:"
-                " name another table"
+                f"the column {column.name} of {state.name} is {column.type[:60]}, a type that this program does not"
+                " write; name another table"
             )
         if re.search(r"\brequired\s+\w", re.sub(QUOTED, "", column.type)):
-            # A record without such a value could be no dead letter: it is found only when the row is written.
+            # A missing value would be found only when the row is written: too late for a dead letter.
             raise TableChanged(
-                f"the column {column.name} of {state.name} needs values within, and records may lack them: make them"
-                " optional, or name another table"
+                f"the column {column.name} of {state.name} has required fields inside, and records may lack them; make"
+                " them optional, or name another table"
             )
         if column.name in derived and column.type != "string":
             raise TableChanged(
-                f"the column {column.name} of {state.name} is {column.type}, and `hive_directories` needs it as text:"
+                f"the column {column.name} of {state.name} is {column.type}, and `hive_directories` needs it as text;"
                 " name another table"
             )
 
 
 def plan_that_stands(state: TableState, settings: TableSettings) -> TablePlan:
-    """That of a table which is there, whoever made it."""
+    """The plan of an existing table, no matter who created it."""
     if (plan := plan_from_table(state, settings)) is None:
         raise SettingsRefused(
-            f"the table {state.name} does not say how its event times are written: set `event_time_unit`"
+            f"the table {state.name} does not say in which unit its event times are; set `event_time_unit`"
         )
     return plan
 
@@ -91,7 +93,7 @@ def _check_type(table: str, there: ColumnPlan | None, wanted: ColumnPlan) -> Non
         return
     if there.iceberg.replace(" ", "") != wanted.iceberg.replace(" ", ""):
         raise TableChanged(
-            f"the column {there.name} of {table} is {there.iceberg}, the settings say {wanted.iceberg}:"
+            f"the column {there.name} of {table} is {there.iceberg}, the settings say {wanted.iceberg};"
             " change the settings, or name another table"
         )
 
@@ -102,7 +104,7 @@ def additions(state: TableState, plan: TablePlan, settings: TableSettings) -> li
     missing = [column for column in spec(plan, settings).columns if column.name not in there]
     if met := next((column.name for column in missing if column.name in state.partition_names), None):
         raise TableChanged(
-            f"{state.name} needs a column {met}, and has or had a partition field of that name, which Iceberg"
-            " then gives to no column: name another table"
+            f"{state.name} needs a column {met}, but has or had a partition field of that name, and Iceberg does not"
+            " allow both; name another table"
         )
     return [Add("", column) for column in missing]

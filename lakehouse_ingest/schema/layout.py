@@ -1,4 +1,4 @@
-"""How a table is laid out: its partitions, its sort order, and how its files are written."""
+"""The layout of a table: its partitions, its sort order, and how its files are written."""
 
 import re
 from collections.abc import Collection
@@ -10,7 +10,7 @@ from lakehouse_ingest.schema.column_types import QUOTED
 from lakehouse_ingest.schema.columns import EVENT_TIME, TablePlan
 from lakehouse_ingest.settings import TableSettings
 
-TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as directories in Hive's way have them
+TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as in the directories of Hive tables
 
 
 @dataclass(frozen=True)
@@ -19,21 +19,21 @@ class FileOptions:
 
     codec: str = "zstd"
     target_size: int = 128 * 2**20
-    all_open: bool = False  # a file of each partition at a time, for what no sort can put side by side
+    all_open: bool = False  # keep one file open for each partition, if sorting can't bring its rows together
 
     @classmethod
     def of(cls, settings: TableSettings) -> "FileOptions":
         return cls("uncompressed" if settings.codec == "none" else settings.codec, settings.target_file_size)
 
     def properties(self) -> dict[str, str]:
-        """For the table, so that other writers (a compaction) do the same."""
+        """Properties of the table, so that other writers, such as a compaction, do the same."""
         return {
             "write.parquet.compression-codec": self.codec,
             "write.target-file-size-bytes": str(self.target_size),
-            "write.distribution-mode": "none",  # a shuffle a batch costs more than a few more files
+            "write.distribution-mode": "none",  # a shuffle in each batch costs more than a few more files
             "write.metadata.delete-after-commit.enabled": "true",
             "write.metadata.previous-versions-max": "20",
-            # Beside a neighbour that never rests Iceberg's four tries, waiting ever longer, are too few to stage.
+            # If another pipeline commits all the time, Iceberg's four attempts are too few.
             "commit.retry.num-retries": "20",
             "commit.retry.max-wait-ms": "2000",
         }
@@ -44,12 +44,13 @@ def check_layout_names(table: str, settings: TableSettings, names: Collection[st
         for each in wanted:
             if each.column not in names:
                 raise SettingsRefused(
-                    f"`{setting}` names {each.column}, which is no column of {table}: {', '.join(sorted(names)[:20])}"
+                    f"`{setting}` names {each.column}, which is not a column of {table};"
+                    f" there are {', '.join(sorted(names)[:20])}"
                 )
 
 
 def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
-    """With year, month, day, hour, as far as they are named, as one hidden partition of the finest of them."""
+    """The partitions. If year, month, day and hour are named, the finest of them is the hidden partition for all."""
     parts = derived_of(settings) or _time_parts(settings)
     finest = {} if settings.hive_directories or not parts else {parts[0]: f"{parts[-1]}({EVENT_TIME})"}
     left_out = () if settings.hive_directories else parts[1:]
@@ -60,12 +61,12 @@ def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
 
 
 def partition_names(settings: TableSettings) -> frozenset[str]:
-    """Those that no column can have; a field that is a partition as it is shares the name of its own."""
+    """The names that no column can have. A partition by a column's own value shares the column's name, and may."""
     return frozenset(each.called for each in partitions_of(settings) if each.called != each.column)
 
 
 def derived_of(settings: TableSettings) -> tuple[str, ...]:
-    """The columns that hold parts of the event time, for directories in Hive's way."""
+    """The columns that hold parts of the event time, if the table has directories like a Hive table."""
     return _time_parts(settings) if settings.hive_directories else ()
 
 
@@ -80,8 +81,10 @@ def _time_parts(settings: TableSettings) -> tuple[str, ...]:
 
 
 def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
-    """Whether it is partitioned in another way than the settings say; refused before anything is written, unless it
-    may follow them."""
+    """Whether the table is partitioned differently from what the settings say.
+
+    Raises, before anything is written, unless the settings allow to change the partitions.
+    """
     wanted, found = partitions_of(settings), state.partitions
     if same_partitions(found, wanted):
         return False
@@ -94,7 +97,7 @@ def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
 
 
 def parts_zeros(plan: TablePlan, settings: TableSettings) -> bool:
-    """Whether a fraction itself is a partition: to Spark's sort 0.0 and -0.0 are one, to Iceberg two partitions."""
+    """Whether a float or double is a partition. Spark sorts 0.0 and -0.0 as equal, but Iceberg has a partition each."""
     names = {each.column.partition(".")[0] for each in partitions_of(settings) if each.transform == "identity"}
     kinds = [re.sub(QUOTED, "", each.iceberg) for each in plan.columns if each.name.partition(".")[0] in names]
     return any(re.search(r"\b(float|double)\b", kind) for kind in kinds)

@@ -1,12 +1,12 @@
-"""Names from the outside (topics, types, keys of JSON) as names of tables and columns: one rule for both.
+"""Makes names of tables and columns from topics, types and JSON keys. One rule serves both.
 
-Letters, digits, marks and `_` stay, in a column those of any script, in a table those of ASCII, for a table's
-name becomes part of its path. Every other character becomes `_`; a digit or a mark in front, or nothing at all,
-gets a `_` before it; a reserved name gets one behind it. A name of more than 100 characters is cut.
+Letters, digits, marks and `_` stay. A column may have letters of any script, a table only ASCII, because its name
+becomes part of its path. Every other character becomes `_`. A name that is empty, or begins with a digit or a mark,
+gets a `_` before it. A reserved name gets a `_` after it. A name of more than 100 characters is cut.
 
-The rule is reversed by what is kept beside it: the topic and the type in the table's properties, the key in the
-column's doc string. Names that meet (they differ by case only, or not at all) are told apart by a piece of the
-original's hash, or refused: see the setting `names`.
+The originals are stored: the topic and the type in the table's properties, the key in the column's doc string. Two
+names that are equal, or differ only by case, are told apart by a piece of the original's hash, or refused: see the
+setting `names`.
 """
 
 from collections.abc import Collection, Iterable
@@ -33,7 +33,7 @@ RESERVED = frozenset(
 
 
 def readable(outside: str, *, ascii_only: bool = False) -> str:
-    """The name by the rule."""
+    """The name that the rule gives."""
     kept = "".join(each if _stays(each, ascii_only=ascii_only) else "_" for each in normalize("NFC", outside))
     if not kept.isidentifier():
         kept = f"_{kept}"
@@ -50,25 +50,25 @@ def of_table(template: str, topic: str, kind: str) -> str:
 
 
 def _stays(character: str, *, ascii_only: bool) -> bool:
-    # What may stand in an identifier of Python: letters and digits of any script, their marks, and `_`.
+    # Python's identifiers have the characters that we want: letters, digits and marks of any script, and `_`.
     return f"_{character}".isidentifier() and (character.isascii() or not ascii_only)
 
 
 def apart(name: str, outside: str) -> str:
-    """The same name, not to be confused with that of another original."""
-    told = sha256(outside.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
-    return f"{name[: LONGEST - HASH_DIGITS - 1]}_{told}"
+    """The name with a piece of the original's hash, so that no other original gets the same."""
+    digits = sha256(outside.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
+    return f"{name[: LONGEST - HASH_DIGITS - 1]}_{digits}"
 
 
 def told_apart(outside: str, folded: Collection[str]) -> str:
-    """The readable name, changed as long as it is one of those names; these are given case-folded."""
+    """The readable name, changed until it is none of the given names, which have to be case-folded."""
     name = plain = readable(outside)
     while name.casefold() in folded:
-        # Once is enough, unless somebody else's name ends in the very hash.
+        # Once is enough, unless another name ends with the same hash.
         name, outside = apart(plain, outside), f"{outside}\0"
     return name
 
 
 def meets(name: str, others: Iterable[str]) -> bool:
-    """Whether an engine that does not look at case would take it for one of the others."""
+    """Whether an engine that ignores case would confuse the name with one of the others."""
     return name.casefold() in {other.casefold() for other in others}

@@ -1,1 +1,1 @@
-"""From records to rows. A stage is silent and has no effect on the outside world."""
+"""The stages turn records into rows. A stage logs nothing and has no effect on the outside world."""

@@ -1,7 +1,7 @@
-"""Where each record of a batch went, counted in the pass that writes it.
+"""Counts the outcomes of a batch's records, in the same pass that writes them.
 
-One aggregate does it for any number of partitions: a histogram with a bin for every pair of partition and
-outcome, which is exact as long as there are as many bins as pairs. It costs 0.07 µs a row.
+One aggregate serves any number of partitions: a histogram with a bin for each pair of partition and outcome. It is
+exact as long as there are as many bins as pairs, and costs 0.07 µs for each row.
 """
 
 from collections import Counter
@@ -20,20 +20,20 @@ LANDED, TRIMMED, FILTERED, DISCARDED = "landed", "trimmed", "filtered", "discard
 REASONS = frozenset(map(str, Reason))
 OUTCOMES = (LANDED, TRIMMED, FILTERED, DISCARDED, *map(str, Reason))
 COUNTS, OLDEST, NEWEST, BYTES, EVENT, TRACES = "counts", "oldest", "newest", "bytes", "event", "traces"
-HEADER, LENGTH = "traceparent", 55  # what W3C calls the header that names the span of who has sent a record
-LOOKED_AT = 512  # records of a batch, at most and about, whose header is read
+HEADER, LENGTH = "traceparent", 55  # the W3C header with the span in which a record was sent
+LOOKED_AT = 512  # about how many records of a batch we read the header of
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts by partition and outcome: landed, trimmed (held before), filtered, discarded, or a reason of the dead."""
+    """Counts by partition and outcome: landed, trimmed, filtered, discarded, or the reason of a dead-letter record."""
 
     counts: Mapping[TopicPartition, Mapping[str, int]] = field(default_factory=dict)
-    oldest_ms: int | None = None  # the broker's time of the first and the last record
+    oldest_ms: int | None = None  # the lowest and the highest timestamp of the records
     newest_ms: int | None = None
     bytes: int = 0  # of the records' values
-    event_ms: int | None = None  # the newest event time, where it was asked for
-    traces: frozenset[str] = frozenset()  # spans in which some of the records were sent, where they were asked for
+    event_ms: int | None = None  # the newest event time, if the caller wanted it
+    traces: frozenset[str] = frozenset()  # spans in which some of the records were sent, if the caller wanted them
 
     def total(self, *outcomes: str) -> int:
         return sum(count for counts in self.counts.values() for outcome, count in counts.items() if outcome in outcomes)
@@ -54,10 +54,10 @@ class Tally:
 
     def only(self, *outcomes: str) -> "Tally":
         kept = {at: {name: n for name, n in counts.items() if name in outcomes} for at, counts in self.counts.items()}
-        return Tally(kept, self.oldest_ms, self.newest_ms)  # of how many bytes these were nothing tells
+        return Tally(kept, self.oldest_ms, self.newest_ms)  # bytes are not counted by outcome
 
     def discarding(self) -> "Tally":
-        """The same, where what is dead is not kept."""
+        """The same counts, with dead-letter records counted as discarded."""
         found: dict[TopicPartition, Counter[str]] = {}
         for at, counts in self.counts.items():
             found[at] = Counter()
@@ -85,21 +85,23 @@ def number_of(outcome: str) -> Column:
 
 
 def by_fault() -> Column:
-    """The number of a row's outcome once its fate is known."""
+    """The number of a row's outcome: landed, or the reason of its fault."""
     reason = F.array_position(F.lit(list(OUTCOMES)), F.col(FAULT)["reason"]).cast("int") - 1
     return F.when(F.col(FAULT).isNull(), number_of(LANDED)).otherwise(reason)
 
 
 def count(rows: DataFrame, batch: Range, outcome: Column, *, traces: bool = False) -> Tally:
-    """Goes over the rows at once."""
+    """Count the rows now, in a pass of its own."""
     return _tally(rows.agg(*_counts(batch, outcome), *_traces(batch, wanted=traces)).collect()[0].asDict(), batch)
 
 
 def counted(
     rows: DataFrame, batch: Range, outcome: Column, event_time: Column | None = None, *, traces: bool = False
 ) -> tuple[DataFrame, Callable[[], Tally]]:
-    """The same rows, and their counts, to be asked for when they have been written: of a failed action they are
-    nothing, and so they are where there is a shuffle after them."""
+    """Returns the rows and a function that gives their counts after the write.
+
+    The counts are empty if the action failed, or if a shuffle follows.
+    """
     observation = Observation()
     newest = [] if event_time is None else [F.unix_millis(F.max(event_time)).alias(EVENT)]
     observed = rows.observe(observation, *_counts(batch, outcome), *newest, *_traces(batch, wanted=traces))
@@ -108,10 +110,10 @@ def counted(
         try:
             return _tally(observation.get, batch)
         except Py4JJavaError as failure:
-            # Spark leaves the counting out where it finds that there is nothing to count.
+            # Spark's optimizer removes the counting if it finds that there are no rows.
             if rows.isEmpty():
                 return Tally()
-            raise TryAgain("Spark has not counted the records of a batch") from failure
+            raise TryAgain("Spark has not counted the records of a batch, so its outcome is unknown") from failure
 
     return observed, tally
 
@@ -136,7 +138,7 @@ def _counts(batch: Range, outcome: Column) -> list[Column]:
 
 
 def _traces(batch: Range, *, wanted: bool) -> list[Column]:
-    """One record in so many: most that a batch without such headers costs is a division a row."""
+    """Look at a sample of the records, so that a batch without such headers costs hardly more than a division a row."""
     if not wanted:
         return []
     record = F.col(RECORD)
@@ -156,7 +158,7 @@ def _tally(observed: Mapping[str, Any], batch: Range) -> Tally:
 
 
 def beyond(at: Column, offsets: Offsets) -> Column:
-    """Whether these coordinates lie at or behind those offsets, which know their partition at all.
+    """Whether the coordinates lie at or beyond the offset of their partition. False if the partition has no offset.
 
     A map costs the same for any number of partitions.
     """

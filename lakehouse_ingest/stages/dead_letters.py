@@ -1,4 +1,4 @@
-"""The records that could not land, whole, with the reason: one more table, fed like any other."""
+"""The dead-letter table: whole records with their faults. It is written like any other table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -86,13 +86,13 @@ EXPLAINED: dict[Reason, tuple[str, str]] = {
         "Choose another template in `table`, or set `names` to tell_apart.",
     ),
 }
-SAMPLED = 500  # bytes of a value: more than are shown, so that one sees that there are
+SAMPLED = 500  # bytes of a value; more than are shown, so that a cut can be seen
 
 Sample = dict[str, Any]
 
 
 def letters(rows: DataFrame, pipeline: str) -> DataFrame:
-    """The faulty rows as dead letters; what the source gave is kept to the byte."""
+    """The rows with a fault as dead-letter records, which keep the record byte for byte."""
     fault, record = F.col(FAULT), F.col(RECORD)
     return rows.where(fault.isNotNull()).select(
         fault["reason"].alias("reason"),
@@ -105,7 +105,7 @@ def letters(rows: DataFrame, pipeline: str) -> DataFrame:
 
 
 def sampled(rows: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, Sample]]]:
-    """The same rows, and the newest faulty one of each reason, to be asked for when they have been written."""
+    """Returns the rows and a function that gives the newest faulty record of each reason after the write."""
     fault, record = F.col(FAULT), F.col(RECORD)
     place = (record[name].alias(name) for name in ("topic", "partition", "offset"))
     shown = F.struct(fault["told"].alias("told"), *place, F.substring(record["value"], 1, SAMPLED).alias("value"))
@@ -118,7 +118,7 @@ def sampled(rows: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, Sample]]
     def found() -> dict[str, Sample]:
         try:
             said = observation.get
-        except Py4JJavaError:  # what is only for show holds nothing up
+        except Py4JJavaError:  # samples are only for display, so a batch does not fail without them
             return {}
         return {reason: sample.asDict() for reason, sample in said.items() if sample is not None}
 

@@ -1,8 +1,8 @@
-"""What the columns have no place for: set aside by the table's contract, or the reason of a dead letter.
+"""Values that no column takes: the table's contract rescues them, or dead-letters their record.
 
-A field is set aside with its whole value, as it came, as soon as anything of that is missing in its column: the field
-has none, its value is of another type, or something within it has no place. `null`, `[]` and `{}` hold nothing, nor
-does what is made of these alone: no column would come of it either.
+A field is rescued with its whole value as soon as anything of the value is missing in its column: there is no column,
+the value is of another type, or something inside it has no place. `null`, `[]` and `{}`, and values made only of these,
+count as nothing: they would not get a column either.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,17 +16,17 @@ from lakehouse_ingest.schema.columns import ELEMENT, VALUE, Aside, ColumnPlan
 from lakehouse_ingest.stages.faults import faulty
 
 STAGE = "rescue"
-# In what Spark says of a variant, the type of a plain value: `STRING`, or the `BIGINT` in `OBJECT<a: ARRAY<BIGINT>>`.
+# Finds a plain type in Spark's description of a variant: `STRING`, or the `BIGINT` in `OBJECT<a: ARRAY<BIGINT>>`.
 PLAIN = r"(^|[<:] ?)(?!VOID)[A-Z_]+(\(|[,>]|$)"
 
 
 def set_aside(rows: DataFrame, columns: Sequence[ColumnPlan], aside: Aside, *, beyond: bool) -> DataFrame:
-    """Adds what is set aside, of rows of a `formats.Lenient`; `beyond`: there may be fields without a column."""
+    """Add the rescued values to rows of a `formats.Lenient`. `beyond`: there may be fields without a column."""
     row = T.StructType([])
     if columns and isinstance(found := rows.schema[DATA].dataType, T.StructType):
         row = found
     looked = F.col(FAULT).isNull() if beyond else F.col(FAULT).isNull() & F.col(MISFIT).isNotNull()
-    # Whatever Spark is told of nulls: a column that has none of the value must not look as if it had it.
+    # Leave nulls out whatever Spark's default says, or a column without the value would seem to hold it.
     held = F.to_json(F.col(DATA), {"ignoreNullFields": "true"})
     there = F.json_object_keys(held) if row.fields else F.array().cast("array<string>")
     read = F.struct(F.col(RAW).alias("raw"), F.col(DATA).alias("data"), there.alias("there"))
@@ -45,8 +45,8 @@ def set_aside(rows: DataFrame, columns: Sequence[ColumnPlan], aside: Aside, *, b
 
 
 def _left(it: Column, row: T.StructType, aside: Aside | None = None) -> Column:
-    """The fields of which something is missing; with `aside` only those of which that is refused."""
-    # For one that is a plain value a look at the names is enough.
+    """The fields of which something is missing in the columns. With `aside`, only those that it refuses."""
+    # For plain values it is enough to compare names.
     nested = [field for field in row.fields if isinstance(field.dataType, T.StructType | T.ArrayType | T.MapType)]
 
     def is_left(name: Column, raw: Column) -> Column:
@@ -62,7 +62,7 @@ def _left(it: Column, row: T.StructType, aside: Aside | None = None) -> Column:
 
 
 def _lost(raw: Column, got: Column, kind: T.DataType, path: Sequence[str], aside: Aside | None) -> Column:
-    """Whether anything of a value that holds something is missing in what it became."""
+    """Whether any part of the value is missing in what the column got."""
     whole = F.lit(True) if aside is None else F.lit(aside.refused(path))
     match kind:
         case T.StructType():
@@ -100,7 +100,7 @@ def _lost_field(each: Column, got: Column, kind: T.StructType, path: Sequence[st
 
 
 def _refused(name: Column, path: Sequence[str], aside: Aside) -> Column:
-    """Whether a field of this name may not be left over."""
+    """Whether the contract refuses a field of this name."""
     found = F.lit(aside.refused(path))
     for said, refused in aside.below(path).items():
         found = F.when(name == said, F.lit(refused)).otherwise(found)
@@ -112,5 +112,5 @@ def _holds(raw: Column) -> Column:
 
 
 def _once(value: Column, then: Callable[[Column], Column]) -> Column:
-    """What `then` makes of a value that is worked out once, however often it is used there."""
+    """Apply `then` to a value that Spark computes only once, however often `then` uses it."""
     return F.get(F.transform(F.array(value), then), F.lit(0))

@@ -1,7 +1,7 @@
-"""Which table a record goes to, told from its topic and its type. No match is a fault, never a drop.
+"""Chooses the table of each record by its topic and its type. A record that no entry takes has a fault.
 
-A route is text in a column: the entry of `streams.tables` that takes the record, and of its topic and its type
-those that the entry's template names; so records of one route go to one table.
+A route is text in a column: the number of the entry in `streams.tables`, and the topic and the type if the entry's
+template names them. So records with the same route go to the same table.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,20 @@ from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.faults import faulty, worded
 
 STAGE = "route"
-NOT_KEPT = "not kept"  # the route of records whose type is not kept
+NOT_KEPT = "not kept"  # the route of records that `keep_types` filters out
 SEPARATOR = "\x1f"
 LONGEST_TYPE = 255  # characters
-KIND = "_kind"  # text: the record's type, on the way to its route
+KIND = "_kind"  # text: the record's type, only until its route is known
 
-Field = Callable[[Sequence[str]], Column]  # the text of a record's field, as its format reads it
+Field = Callable[[Sequence[str]], Column]  # gives the text of a record's field, as its format reads it
 
 
 @dataclass(frozen=True)
 class Route:
-    """Where records of one kind go."""
+    """Where the records of one topic and type go."""
 
     entry: int
-    topic: str = ""  # empty: the template does not name it
+    topic: str = ""  # empty if the template does not name it
     type: str = ""
 
     def __str__(self) -> str:
@@ -44,18 +44,19 @@ class Route:
 
 
 def check(stream: StreamSettings, spark: SparkSession) -> None:
-    """Refuses a pattern that Python takes and Java doesn't; it is Java that will use it."""
+    """Refuse a pattern that Java does not take. The settings have checked it with Python, but Java will use it."""
     java = java_packages(spark)
     try:
         java.java.util.regex.Pattern.compile(stream.keep_types or "")
     except Py4JJavaError as refusal:
         raise SettingsRefused(
-            f"the setting `keep_types` is no regular expression as Java knows them: {stream.keep_types}"
+            f"`keep_types` is not a regular expression of Java: {stream.keep_types}; Java will use it, so write it in"
+            " Java's syntax"
         ) from refusal
 
 
 def only_route(stream: StreamSettings) -> Route | None:
-    """The route of all records, where no record has to be looked at to know it."""
+    """The route of all records, if it does not depend on the record."""
     table, *others = stream.tables
     many = "{topic}" in table.table and len(stream.topics) > 1
     if others or table.topics or table.types or stream.keep_types or many or "{type}" in table.table:
@@ -64,7 +65,7 @@ def only_route(stream: StreamSettings) -> Route | None:
 
 
 def route(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
-    """Adds the route: null where no table takes the record."""
+    """Add the route, which is null if no entry takes the record."""
     if found := only_route(stream):
         return rows.withColumn(ROUTE, F.lit(str(found)))
     topic, kind = F.col(RECORD)["topic"], F.col(KIND)
@@ -77,7 +78,7 @@ def route(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
 
 
 def astray(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
-    """A fault for records without a route, unless something worse is known of them."""
+    """Add a fault to records without a route, unless they have another fault already."""
     topic, kind = F.col(RECORD)["topic"], F.col(KIND)
     untaken = "no entry of `streams.tables` takes "
     unknown = faulty(Reason.NO_TABLE, F.concat(F.lit(f"{untaken}the topic "), topic), STAGE, f"{untaken}the topic")
@@ -117,14 +118,14 @@ def _written(number: int, table: TableSettings, topic: Column, kind: Column) -> 
 
 
 def _with_type(rows: DataFrame, type_from: str | None, field: Field) -> DataFrame:
-    """Adds the record's type as text; null where there is none.
+    """Add the record's type as text, or null if it has none.
 
-    In columns of their own, or the record would be searched again each time that its type is asked for.
+    It gets a column, or Spark would search the record again each time that an expression uses the type.
     """
     text = F.col(KIND)
     found = rows.withColumn(KIND, _type(type_from, field))
-    # An object or a list of JSON is no name, though one may have braces; nor is what is longer than any topic's, and
-    # would stay in each table's metadata.
+    # A JSON object or list is not a name, but a name may begin with a brace. A text that is longer than the name of any
+    # topic is not a name either, and would stay in the metadata of each table.
     is_json = text.rlike(r"^[\[{]") & F.get_json_object(text, "$").isNotNull()
     named = F.is_valid_utf8(text) & F.length(text).between(1, LONGEST_TYPE) & ~is_json
     return found.withColumn(KIND, F.when(named, text))
@@ -136,7 +137,7 @@ def _type(type_from: str | None, field: Field) -> Column:
     match where:
         case "key":
             return record["key"].cast("string")
-        case "header":  # the last of that name, as Kafka's own clients take it
+        case "header":  # the last one of that name, as in Kafka's own clients
             named = F.filter(record["headers"], lambda header: header["key"] == name)
             return F.try_element_at(named, F.lit(-1))["value"].cast("string")
         case "field":

@@ -1,4 +1,4 @@
-"""From decoded fields to the columns of the table: ranges, required fields, the event time, coordinates."""
+"""Turns decoded fields into the columns of a table: ranges, required fields, the event time, coordinates."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -13,21 +13,21 @@ from lakehouse_ingest.schema.layout import TIME_PARTS
 from lakehouse_ingest.stages.faults import faulty, known_as, misfit_told
 
 STAGE = "shape"
-CHECKED = ("float", "double", "timestamptz", "date")  # types whose values may fit in JSON and not in the column
-USUAL_SHARE = 0.9  # what so many values say is so; the others become dead letters
-# Epoch times of these years differ between the units by more than they differ among themselves.
+CHECKED = ("float", "double", "timestamptz", "date")  # types for which JSON has values that the column does not take
+USUAL_SHARE = 0.9  # if so many values agree, the others are dead-lettered
+# Within these years, the size of a number shows its unit.
 FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
-YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # what readers of the tables can take
+YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # readers of the tables take only years from 1 to 9999
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 ISO = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?$"
-# What a column becomes one for: complete, with its zone, and no finer than a column keeps.
+# Texts that make a column a date or a time: complete, with a zone, and no finer than microseconds.
 DATE = r"^(?!0000)\d{4}-\d{2}-\d{2}\z"
 ZONED = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}([.,]\d{1,6})?\s?(Z|[+-]\d{2}(:?\d{2})?)\z"
 
 
 def shape(rows: DataFrame, plan: TablePlan) -> DataFrame:
-    """The table's columns, `_source` among them, beside the record and its fault."""
+    """The table's columns, including `_source`, beside the record and its fault."""
     at = _event_time(plan)
     aside = plan.strict
     lenient = {each.name for each in plan.columns if aside and aside.rescues and not aside.refused((each.field,))}
@@ -76,7 +76,7 @@ def _value(column: ColumnPlan) -> Column:
 
 
 def _rescued(columns: Sequence[ColumnPlan], amiss: Mapping[str, Column]) -> Column:
-    """What was set aside, and what the columns do not take for its size or its spelling, as JSON."""
+    """The rescued fields, and values that fail a check of their column, as JSON."""
     more = [
         F.when(amiss[each.name], F.struct(F.lit(each.field).alias("key"), _as_read(each).alias("value")))
         for each in columns
@@ -85,7 +85,7 @@ def _rescued(columns: Sequence[ColumnPlan], amiss: Mapping[str, Column]) -> Colu
     found = F.coalesce(F.col(RESCUED), F.map_from_entries(F.array().cast("array<struct<key: string, value: variant>>")))
     if more:
         added = F.map_from_entries(F.array_compact(F.array(*more)))
-        # Somebody's function may have filled a field of which something was set aside before.
+        # A transform may have filled a field that was rescued before; the map must not have its key twice.
         found = F.map_concat(F.map_filter(found, lambda name, _: ~F.map_contains_key(added, name)), added)
     return F.when(F.size(found) > 0, F.to_json(found))
 
@@ -96,17 +96,17 @@ def _as_read(column: ColumnPlan) -> Column:
 
 
 def _no_number(column: ColumnPlan) -> Column:
-    """JSON has no infinity: what the value was is not known any more, so the record is kept as it came."""
+    """A fault for infinity. JSON has none, so the number was too large. The dead-letter record keeps it."""
     value = F.col(DATA)[column.field]
     detail, told = (f"{name}: the number is too large" for name in (column.field, known_as(column.field)))
     return F.when(F.abs(value) == F.lit(float("inf")), faulty(Reason.OUT_OF_RANGE, F.lit(detail), STAGE, told))
 
 
 def _checks(column: ColumnPlan) -> Sequence[Column]:
-    """Conditions that set a row aside, each a fault or null."""
+    """The checks of a column: each is a fault or null."""
     kind = column.iceberg
     if not column.required and column.low is None and kind not in CHECKED and not kind.startswith("decimal"):
-        return []  # soon: of a thousand columns even the expressions take seconds
+        return []  # first of all, because for a thousand columns even building the expressions takes seconds
     value = F.col(DATA)[column.field]
     text = value.cast("string")
     if column.wire.startswith("decimal") and not column.wire.endswith(",0)"):
@@ -123,7 +123,7 @@ def _checks(column: ColumnPlan) -> Sequence[Column]:
         lost = value.isNotNull() & ~F.coalesce(value.try_cast(column.spark) == value, F.lit(False))
         checks.append(F.when(lost, faulty(Reason.OUT_OF_RANGE, detail, STAGE, told)))
     elif kind in ("float", "double"):
-        # JSON has no infinity: one that appears was a number too large for the type.
+        # JSON has no infinity, so it comes from a number that is too large for the type.
         infinite = F.abs(value) == F.lit(float("inf"))
         checks.append(F.when(infinite, faulty(Reason.OUT_OF_RANGE, detail, STAGE, told)))
     elif kind == "date":
@@ -137,14 +137,14 @@ def _checks(column: ColumnPlan) -> Sequence[Column]:
 
 
 def _exactly(number: int | None) -> Column:
-    # py4j takes no whole number beyond 64 bits.
+    # py4j can't pass whole numbers of more than 64 bits.
     return F.lit(Decimal(number)) if number is not None and number.bit_length() > 63 else F.lit(number)  # noqa: PLR2004
 
 
 def _event_time(plan: TablePlan) -> Column:
     if plan.event_time is None:
         return F.col(RECORD)["timestamp"]
-    value, plausible = F.col(DATA)[plan.event_time], not plan.unit_was_told
+    value, plausible = F.col(DATA)[plan.event_time], not plan.unit_was_given
     whole = any(column.field == plan.event_time and column.wire in ("int", "bigint") for column in plan.columns)
     if whole and plan.unit in PER_SECOND:
         return _epoch(value, plan.unit, plausible=plausible)
@@ -165,10 +165,10 @@ def _missing(reason: Reason, field: str) -> Column:
 
 
 def _epoch(number: Column, unit: str, *, plausible: bool) -> Column:
-    """The same for whole numbers alone, at a tenth of the price: with neither text nor decimals on the way."""
+    """As `_instant`, but for whole numbers only. Without text and decimals it costs a tenth."""
     per_second = PER_SECOND[unit]
     low, high = (FIRST_S, LAST_S) if plausible else (YEAR_1, YEAR_10000)
-    # Of nanoseconds 64 bits hold the years 1678 to 2261 only.
+    # 64 bits of nanoseconds hold only the years 1678 to 2261.
     low, high = max(low * per_second, -(2**63)), min(high * per_second, 2**63 - 1)
     inside = (number >= F.lit(low)) & (number < F.lit(high))
     if per_second <= 10**6:
@@ -180,7 +180,7 @@ def _epoch(number: Column, unit: str, *, plausible: bool) -> Column:
 
 
 def _instant(value: Column, unit: str, *, plausible: bool = False) -> Column:
-    """Epoch numbers in `unit` and ISO text; null for anything else. Text without a zone is UTC."""
+    """The time of an epoch number in `unit`, or of ISO text, which is UTC if it has no zone. Null for anything else."""
     text = value.cast("string")
     written = F.try_to_timestamp(F.translate(text, ",", "."))
     readable = (written >= F.timestamp_seconds(F.lit(YEAR_1))) & (written < F.timestamp_seconds(F.lit(YEAR_10000)))
@@ -204,7 +204,7 @@ def is_time(text: Column) -> Column:
 
 
 def unit_of(rows: DataFrame, field: str) -> str | None:
-    """The unit that nearly all plausible event times of these rows agree on; None while none has been seen."""
+    """The unit that nearly all plausible event times of these rows have; None if there are no event times."""
     text = F.col(DATA)[field].cast("string")
     number = text.try_cast("decimal(38,9)")
     counts = rows.where(F.col(FAULT).isNull()).select(
@@ -215,11 +215,11 @@ def unit_of(rows: DataFrame, field: str) -> str | None:
         F.count_if(text.rlike(ISO) & number.isNull()).alias("iso"),
     )
     found = counts.collect()[0].asDict()
-    iso = found.pop("iso")  # is understood beside any of the numbers
+    iso = found.pop("iso")  # ISO text is read with any unit of numbers
     unit, most = max(found.items(), key=lambda each: each[1])
     if not most:
         return "iso" if iso else None
     if most < USUAL_SHARE * sum(found.values()):
         seen = " and like ".join(unit for unit, count in found.items() if count)
-        raise SettingsRefused(f"the event times in {field} look like {seen}: set `event_time_unit` to the right one")
+        raise SettingsRefused(f"the event times in {field} look like {seen}: set `event_time_unit` to one of them")
     return unit

@@ -87,7 +87,7 @@ def plan_from_records(
     if event_time is None or settings.event_time_unit != "auto":
         return Planned(plan, refused=refused)
     unit = unit_of(form.decode(rows, columns), event_time)
-    return Planned(replace(plan, unit=unit or "ms", unit_was_told=False), settled=unit is not None, refused=refused)
+    return Planned(replace(plan, unit=unit or "ms", unit_was_given=False), settled=unit is not None, refused=refused)
 
 
 # -- columns from the data --------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import catalog
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.tables.clients import connection_of
 from lakehouse_ingest.tables.errors import (
     URI,
     explained,
@@ -13,6 +15,13 @@ from lakehouse_ingest.tables.publishing import WAYS, ReportRefusal
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 from lakehouse_ingest.tables.writer import TableWriter
+
+
+def tables_of(settings: Settings, uri: str, stream: StreamSettings | None = None) -> "PipelineTables":
+    """The tables as a stream of the settings sees them, or the pipeline as a whole; `uri`: where the catalog is."""
+    connection = connection_of(settings.catalog, settings.s3, uri)
+    name = settings.identity_of(stream) if stream else settings.name
+    return PipelineTables(connection, name, settings.catalog.publish, create=settings.catalog.create)
 
 
 class PipelineTables(TableWriter):

@@ -190,7 +190,7 @@ def test_a_topic_that_is_made_anew_while_it_runs(bench: Bench, length: int, monk
     topic = Topic.of(bench, f"made_anew_{length}")
     topic.produce(10)
     before_the_next_look(monkeypatch, lambda: topic.make_anew(length))
-    topic.stops("deleted and made anew")
+    topic.stops("deleted and recreated")
     topic.goes_on(Choice.ANEW)
 
 
@@ -201,7 +201,7 @@ def test_a_topic_that_is_made_anew_while_it_is_down(bench: Bench, length: int) -
     topic.produce(10)
     bench.ingest(topic.settings)
     topic.make_anew(length)
-    topic.stops("deleted and made anew")
+    topic.stops("deleted and recreated")
     topic.goes_on(Choice.ANEW)
 
 
@@ -209,16 +209,14 @@ def test_a_topic_that_is_deleted_while_it_runs(bench: Bench) -> None:
     """It is waited for, and another one of its name is another one."""
     topic = Topic.of(bench, "deleted", limit=2)
     topic.produce(10)
-    given_up = pytest.raises(
-        TryAgain, match=r"given up after 2 s: the topic deleted is not there.*: create it, or mend"
-    )
+    given_up = pytest.raises(TryAgain, match=r"given up after 2 s: the topic deleted is not there.*; create it, or fix")
     with given_up, topic.running() as end:
         delete_topic(bench.broker, topic.name)
         assert until(end.done, LANDING)
     create_topic(bench.broker, topic.name)
     topic.ends.clear()
     topic.produce(10)
-    topic.stops("deleted and made anew")
+    topic.stops("deleted and recreated")
     topic.goes_on(Choice.ANEW)
 
 

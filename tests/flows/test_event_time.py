@@ -234,7 +234,7 @@ def first(frame: DataFrame, **settings: Any) -> Planned:
 
 def planned(records: Records, texts: Sequence[str], **settings: Any) -> tuple[str | None, str, bool]:
     plan = first(records(texts), **settings).plan
-    return plan.event_time, plan.unit, plan.unit_was_told
+    return plan.event_time, plan.unit, plan.unit_was_given
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def of_nothing(rows: DataFrame) -> None:
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
-        (warmer_only, NeedsOperator, r"3 rows of 6 records of topic .* partition 0; nothing of it has landed"),
+        (warmer_only, NeedsOperator, r"3 rows of 6 records of topic .* partition 0; nothing of it is published"),
         (twice, NeedsOperator, r"12 rows of 6 records"),
         (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: .*nothing"),
         (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: AttributeError"),
@@ -125,7 +125,7 @@ def test_code_that_settings_name_is_run_only_where_it_is_allowed() -> None:
     for name in ("nothing_at_all:f", ":f", ".x:f", "json:nothing"):
         with pytest.raises(SettingsRefused, match=f"names {name}, which can't be loaded"):
             chosen(name, allow_code=True)
-    with pytest.raises(SettingsRefused, match="names os:sep, which is no function"):
+    with pytest.raises(SettingsRefused, match="names os:sep, which is not a function"):
         chosen("os:sep", allow_code=True)
 
 

@@ -267,7 +267,7 @@ def test_questions_stop_the_start(bench: Bench, topic: str) -> None:
     delete_topic(bench.broker, topic)
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, events(range(20), 1))
-    with pytest.raises(SourceChanged, match="deleted and made anew"):
+    with pytest.raises(SourceChanged, match="deleted and recreated"):
         bench.ingest(settings)
 
 

@@ -93,6 +93,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile = self.connection.makefile("rb")
         self.wfile = self.connection.makefile("wb", buffering=0)
         self.tunnel = True
+        self.close_connection = False  # though urllib3 asks for the tunnel in HTTP/1.0
 
     def do_GET(self) -> None:
         if not self.tunnel:

@@ -86,7 +86,7 @@ def test_a_topic_that_was_made_anew(street: Street, choice: Choice, *, read: boo
     delete_topic(street.bench.broker, street.topic)
     create_topic(street.bench.broker, street.topic, 1)
     street.produce(10, 18)
-    street.stops(SourceChanged, "was deleted and made anew")
+    street.stops(SourceChanged, "was deleted and recreated")
     assert recover(street.settings, choice=choice) == 0
     assert recover(street.settings) == 0
     street.ingest()

@@ -196,7 +196,7 @@ def test_a_certificate_for_another_host(secured: Secured) -> None:
 
 
 def test_no_certificate(secured: Secured) -> None:
-    assert "without a certificate; mend `source.security.certificate`" in said(
+    assert "without a certificate; fix `source.security.certificate`" in said(
         certificate(secured, certificate=None, key=None)
     )
 
@@ -220,12 +220,12 @@ def test_a_key_that_stays_locked(secured: Secured, password: str | None) -> None
 
 def test_plaintext_where_tls_is_spoken(secured: Secured) -> None:
     for address in (secured.broker.tls, secured.broker.sasl):
-        assert "speak TLS; mend `source.security.protocol`" in said({"brokers": address})
+        assert "speak TLS; fix `source.security.protocol`" in said({"brokers": address})
 
 
 def test_tls_where_plaintext_is_spoken(secured: Secured) -> None:
     for way in (login(secured), certificate(secured)):
-        assert "speak no TLS; mend `source.security.protocol`" in said(way | {"brokers": secured.plain})
+        assert "speak no TLS; fix `source.security.protocol`" in said(way | {"brokers": secured.plain})
 
 
 def test_a_login_where_none_is_asked_for(secured: Secured) -> None:

@@ -187,7 +187,7 @@ def test_types_that_are_not_written_from_here_are_refused(bench: Bench, topic: s
     wanted = settings(bench, topic, {"table": "others", "partition_by": []})
     (stream,) = foresee(bench.pipeline(wanted), None).streams
     assert str(stream.refusal) == (
-        f"the column id of ns_{topic}.others is uuid, which is not written from here: name another table"
+        f"the column id of ns_{topic}.others is uuid, a type that this program does not write; name another table"
     )
     bench.spark.sql(f"CREATE VIEW {LAKE}.ns_{topic}.looks AS SELECT 1 AS n")
     looks = settings(bench, topic, {"table": "looks"})

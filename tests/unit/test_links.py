@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs", "deploy", "catalog", "telemetry", "tests")
 PAGES = sorted({*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))})
 # Pages that others link to already and that are still to be written. The list only shrinks.
-NOT_WRITTEN = {"docs/development/architecture.md"}
+NOT_WRITTEN = set[str]()
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
 
 

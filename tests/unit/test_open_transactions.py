@@ -53,7 +53,7 @@ def test_the_sentence_says_how_to_find_and_to_end_it() -> None:
     (found,) = seen.see(HANGS_S, ends(5), HIGH)
     assert found.sentence("kafka:9092") == (
         "topic t partition 0 can't be read beyond offset 5: a transaction that began there has been open for 10"
-        " minutes, and 51 offsets wait for its end; see `kafka-transactions.sh --bootstrap-server kafka:9092"
-        " find-hanging --topic t`, and where its producer is gone `kafka-transactions.sh --bootstrap-server kafka:9092"
+        " minutes, and 51 offsets wait for its end; run `kafka-transactions.sh --bootstrap-server kafka:9092"
+        " find-hanging --topic t`, and if its producer is gone `kafka-transactions.sh --bootstrap-server kafka:9092"
         " abort --topic t --partition 0 --start-offset 5`"
     )

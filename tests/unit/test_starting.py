@@ -131,7 +131,7 @@ def test_a_topic_that_was_made_anew_stops(where: str) -> None:
     record = place("record", at(5, 5), source=old) if where == "record" else NEVER
     table = place("t", at(5, 5), source=old) if where == "table" else place("t")
     with pytest.raises(
-        SourceChanged, match=r"topic t was deleted and made anew \(id id-0 is now id-1\).*ingest recover`"
+        SourceChanged, match=r"topic t was deleted and recreated \(id id-0 is now id-1\).*ingest recover`"
     ):
         begin(record, [table], NOW, "earliest")
 

@@ -9,7 +9,7 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import LiveFile, PipelineTables
 from lakehouse_ingest.tables.catalog_address import catalog_at
-from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 DATA = "data"
 
@@ -28,7 +28,7 @@ def files(
     if snapshot is not None and table is None:
         raise SettingsRefused("a snapshot is one of a single table: name the table")
     with catalog_at(settings, jars) as uri:
-        lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), settings.name)
+        lake = tables_of(settings, uri)
         namespace = settings.catalog.namespace
         names = lake.names_in(namespace) if table is None else [table if "." in table else f"{namespace}.{table}"]
         unread: list[LakehouseError] = []

@@ -110,11 +110,9 @@ def _central() -> str:
 
 def _reason(failure: requests.RequestException) -> str:
     """The innermost of urllib3's reasons, without its objects' names."""
-    inner: BaseException = failure
-    while True:
-        found = getattr(inner, "reason", None) or next(iter(inner.args), None)
-        if not isinstance(found, BaseException):
-            break
-        inner = found
-    said = " ".join(str(inner).split()) or type(inner).__name__
+    inner: BaseException | None = failure
+    while inner is not None:
+        innermost, within = inner, (getattr(inner, "reason", None), *inner.args)
+        inner = next((each for each in within if isinstance(each, BaseException)), None)
+    said = " ".join(str(innermost).split()) or type(innermost).__name__
     return re.sub(r"^\w+\([^()]*\): ", "", said).rstrip(".")[:120]

@@ -24,7 +24,7 @@ from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import PipelineTables, Registered, TableState
 from lakehouse_ingest.tables.batch_log import record_spec
-from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 SAME = "that the topics were not deleted and recreated since then"
 WAYS = "--from-checkpoint, --from-group or --from-file"
@@ -126,7 +126,7 @@ def look_for_traces(settings: Settings, uri: str) -> Proposal[dict[str, str]]:
     """By table: what its snapshots say about the writer that has fed it, and which origin may fit."""
     found: dict[str, str] = {}
     for stream in settings.streams:
-        lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), settings.identity_of(stream))
+        lake = tables_of(settings, uri, stream)
         topics = [*sources.of_stream(settings.source, stream).identity().topics]
         for each in _tables_of(lake, stream, settings.catalog.namespace, topics):
             found[each.name] = _advice(each.name, each.left) if each.state else f"{each.name} is not there"
@@ -167,13 +167,12 @@ def _adoptions(settings: Settings, uri: str, option: OriginOption) -> list[Adopt
 
 def _adoption_of(settings: Settings, stream: StreamSettings, uri: str) -> Adoption:
     identity, catalog = settings.identity_of(stream), settings.catalog
-    lake = PipelineTables(connection_of(catalog, settings.s3, uri), identity, catalog.publish, create=catalog.create)
+    lake = tables_of(settings, uri, stream)
     source = sources.of_stream(settings.source, stream)
     logs = source.identity()
     low, high = source.bounds()
     tables = [*_tables_of(lake, stream, catalog.namespace, [*logs.topics])]
-    batch_log = f"{catalog.namespace}.{settings.ledger.batch_table}"
-    return Adoption(identity, lake, batch_log, source, logs, low, high, tables)
+    return Adoption(identity, lake, settings.batch_log, source, logs, low, high, tables)
 
 
 def _tables_of(

@@ -29,7 +29,7 @@ from lakehouse_ingest.schema.columns import ColumnPlan, declared, from_table
 from lakehouse_ingest.schema.names import told_apart
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, PipelineTables, TableState, arrow_type, fields_of
-from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 HOW = "Give --yes to do it."
 ROUNDS = 5  # passes over the table, because the pipeline may rescue more values while we write
@@ -62,8 +62,7 @@ class Promotion:
 
 def look(settings: Settings, uri: str, *, table: str, name: str, kind: str | None) -> Proposal[Promotion]:
     """`uri`: of the catalog; `name`: of the field; `kind`: the type of a new column, or None for that of its values."""
-    connection = connection_of(settings.catalog, settings.s3, uri)
-    lake = PipelineTables(connection, settings.identity_of(settings.streams[0]), settings.catalog.publish)
+    lake = tables_of(settings, uri)
     full = table if "." in table else f"{settings.catalog.namespace}.{table}"
     promotion = promotion_of(lake, full, name, kind)
     return Proposal(promotion, says=HOW, apply=lambda: Proposal(_applied(promotion)))

@@ -16,7 +16,7 @@ from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.catalog_address import catalog_at
-from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +65,9 @@ def _verified(settings: Settings, stream: StreamSettings, uri: str) -> Verified:
 
 def verification_of(settings: Settings, stream: StreamSettings, uri: str) -> tuple[PipelineTables, Verification | None]:
     """None if the catalog knows nothing of the stream."""
-    identity, namespace = settings.identity_of(stream), settings.catalog.namespace
-    names = TableNames(
-        namespace, f"{namespace}.{settings.ledger.batch_table}", f"{namespace}.{settings.dead_letters.table}"
-    )
-    lake = PipelineTables(connection_of(settings.catalog, settings.s3, uri), identity)
+    identity = settings.identity_of(stream)
+    names = TableNames(settings.catalog.namespace, settings.batch_log, settings.dead_letter_table)
+    lake = tables_of(settings, uri, stream)
     found = verify_stream(
         lake,
         identity,

@@ -105,6 +105,16 @@ class Settings(SettingsModel):
             )
         return self
 
+    @property
+    def batch_log(self) -> str:
+        """Its table, with its namespace."""
+        return f"{self.catalog.namespace}.{self.ledger.batch_table}"
+
+    @property
+    def dead_letter_table(self) -> str:
+        """Likewise."""
+        return f"{self.catalog.namespace}.{self.dead_letters.table}"
+
     def identity_of(self, stream: StreamSettings) -> str:
         """The ledger name of a stream."""
         return f"{self.name}-{stream.name}" if stream.name else self.name

@@ -1,7 +1,7 @@
-"""How a record's bytes become fields: one file each, one line here, imported only when chosen.
+"""Formats: how a record's bytes become fields. Each has one file, and one line here. Only the chosen one is imported.
 
-Another distribution offers its own by an entry point of the group below: a module with the functions of `Format`, or
-an object with such methods. `lakehouse_ingest.testing.formats` proves it.
+Another package offers a format by an entry point of the group below: a module with the functions of `Format`, or an
+object with such methods. The suite in `lakehouse_ingest.testing.formats` proves it.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,48 +19,50 @@ GROUP = "lakehouse_ingest.formats"
 
 @runtime_checkable
 class Format(Protocol):
-    """Frame in, frame out, in native columns; the record's bytes are `_record.value`."""
+    """A format takes a frame and returns a frame, in Spark's own columns. The record's bytes are `_record.value`."""
 
     def decode(self, rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = ()) -> DataFrame:
-        """`_record` as it was; `_fault`, unless there is one already, with a reason of `records.Reason`; and `_data`:
-        a struct of the columns' fields, each in its column's `wire` type; beside a fault it means nothing.
+        """Returns `_record` unchanged, `_fault`, and `_data`.
 
-        A record with a value in a field that is refused has the fault `no_column`. Without columns `_data` may be
-        anything: then only the faults are asked for.
+        `_data` is a struct of the columns' fields, each in its column's `wire` type. Its value does not matter if there
+        is a fault. A fault that is there already stays; a new one has a reason of `records.Reason`. A record with a
+        value in a `refused` field gets the fault `no_column`. Without columns `_data` may be anything, because the
+        caller wants only the faults.
         """
 
     def field(self, path: Sequence[str]) -> Column:
-        """The text of one field, objects within objects; null where there is none. For `type_from`."""
+        """The text of one field, for `type_from`. A path leads through nested objects. Null if there is none."""
 
     def seen(self) -> Column:
-        """An aggregate over records: their fields and types, as a text for `fields_of`; null where there are none."""
+        """An aggregate over records: their fields and types, as text for `fields_of`; null if there are no fields."""
 
     def fields_of(self, seen: str | None, rows: DataFrame | None = None) -> list[tuple[str, T.DataType]]:
-        """Those fields, each with the narrowest type that takes all its values.
+        """The fields that `seen` describes, each with the narrowest type that takes all its values.
 
-        Variant where kinds are mixed, unless `rows`, looked at again, tell a usual one; null where no value was seen.
+        The type is null if no value was seen. It is variant if values have several kinds, unless a look at `rows` shows
+        that nearly all values have one type.
         """
 
     def usual(self, rows: DataFrame, names: Collection[str]) -> dict[str, T.DataType]:
-        """Of fields of mixed kinds the type that nearly all values have; the others are left out."""
+        """For fields with values of several kinds: the type of nearly all values. Leave out fields without one."""
 
     def times(self, rows: DataFrame, names: Collection[str]) -> dict[str, str]:
-        """Of fields of text those whose every value is a `date`, or a time with its zone: `timestamptz`."""
+        """The text fields whose values are all dates (`date`), or all times with a zone (`timestamptz`)."""
 
 
 @runtime_checkable
 class Lenient(Protocol):
-    """A format that can set values aside, as contracts ask for."""
+    """A format that can leave out single values, which a contract needs in order to rescue them."""
 
     def lenient(self, rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
-        """As `decode`, but that a value which does not fit its column leaves null in `_data`.
+        """As `decode`, but a value that does not fit its column is null in `_data`, and its record has no fault.
 
-        What its fault would have been is in `_misfit`, and in `_raw` are all fields of the record, a map of variants.
+        Instead the fault is in `_misfit`. `_raw` has all fields of the record, as a map of variants.
         """
 
 
 def chosen(name: str) -> Format:
-    """The one that `streams.format` names."""
+    """The format that `streams.format` names."""
     return cast("Format", plugins.load("streams.format", name, FORMATS, GROUP, Format))
 
 

@@ -1,27 +1,28 @@
-"""One JSON object a record, parsed by Spark in native columns.
+"""JSON: each record is one JSON object. Spark parses it into native columns.
 
-A number becomes text where the column is text; nothing else is converted: "12" is not a number, 1.0 is
-not an integer, and such a record is set aside. NaN is taken as a number, as Python writes it. Of a key that
-comes twice the last value counts. What is nested more than 200 levels deep is not read.
+A number becomes text if the column is text. Nothing else is converted: "12" is not a number, 1.0 is not an integer, and
+such a record is dead-lettered. NaN is read as a number, because Python writes it. If a key comes twice, the last value
+counts. A value that is nested more than 200 levels deep is not read.
 
-Where no columns are declared they follow the data, in the batch that brings them:
+If no columns are declared, they follow the data, in the batch that brings them:
 
-- a field with a hint has the hint's type, from its first appearance on, and grows no fields within: a record with one
-  is a dead letter, unless it is rescued;
-- integers are long, beyond 64 bits decimal(38,0); numbers with a fraction or an exponent, or beyond 38 digits, double;
-- booleans are boolean, text is string; a new field of the record whose every text is a date (2024-05-06) is date,
-  and one whose every text is a time with its zone (2024-05-06T07:08:09Z) timestamptz; the event time stays text;
-- a list is list<...> of what all its elements have in common, an object struct<...> of its fields;
-- a field that has been only null, [] or {} has no column yet: nothing is lost without one;
-- a field of the record that is of one kind in 90 % of its values has that kind, and the other records become dead
-  letters; where kinds are mixed more evenly, or mixed within lists and objects, it is string: JSON text;
-- JSON text as well are an object with an empty key, one with a dot, or two that differ only by case, whatever lies
-  below 20 levels, and an object or list with more fields than `max_columns` leaves room for;
-- a column has a readable name (see `names`), its doc string the key; fields of objects keep their keys as names;
-- a column takes a wider type where Iceberg reads the old files as one: int becomes long, float double, a decimal gets
-  digits. Any other value that does not fit it is a dead letter, and so is a record with a value in a field that may get
-  no column: the table has `max_columns`, those within objects counted, or its name is taken. Unless the table's
-  contract says otherwise.
+- A field with a hint has the hint's type from the beginning, and gets no new fields inside. A record with such a field
+  is dead-lettered, unless the field is rescued.
+- Integers are long, or decimal(38,0) beyond 64 bits. Numbers with a fraction or an exponent are double, and so are
+  those of more than 38 digits.
+- Booleans are boolean, and text is string. If every text of a new field is a date (2024-05-06), it is date. If every
+  text is a time with a zone (2024-05-06T07:08:09Z), it is timestamptz. The event time stays text.
+- A list is list<...> of the type that all its elements have in common. An object is struct<...> of its fields.
+- A field that was only null, [] or {} so far gets no column yet. Nothing is lost without one.
+- If 90 % of the values of a field have one kind, the field has that kind, and the other records are dead-lettered. If
+  kinds are mixed more evenly, or mixed inside lists and objects, the column is string and holds JSON text.
+- JSON text also holds: an object with a key that is empty or has a dot, or with two keys that differ only by case;
+  everything below 20 levels; an object or list with more fields than `max_columns` leaves room for.
+- A column has a readable name (see `names`), and its doc string has the key. Fields of objects keep their keys.
+- A column gets a wider type if Iceberg can read the old files with it: int becomes long, float becomes double, and a
+  decimal gets more digits. A record with any other value that does not fit is dead-lettered. So is a record with a
+  value in a field that may not become a column, because the table has `max_columns` (fields inside objects count), or
+  because its name is taken. A contract of the table can change both.
 """
 
 import re
@@ -41,28 +42,27 @@ from lakehouse_ingest.stages.shaping import USUAL_SHARE, is_date, is_time
 
 STAGE = "decode"
 BROKEN = "_broken"
-# One half of a pair that stands for a character beyond 16 bits, alone: it lands as "?", and Spark can't tell the
-# types of an object with such a key.
+# Half of a surrogate pair. Spark would write it as "?", and can't find the types of an object with such a key.
 HALF = (
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
 )
-SPACES = " \t\r\n"  # to JSON
-LEVELS = 200  # a parser's stack goes deeper, but Spark describes what it has seen in JSON of three levels for one
+SPACES = " \t\r\n"  # what JSON calls white space
+LEVELS = 200  # a parser could go deeper, but Spark's description of the types has three levels for each of these
 OPTIONS = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": BROKEN,
     "allowSingleQuotes": "false",
-    "dateFormat": "yyyy-MM-dd",  # without it a time is a date as well, and a number in quotes one since 1970
+    "dateFormat": "yyyy-MM-dd",  # without it Spark reads a time as a date, and a number in quotes as days since 1970
     "maxNestingDepth": str(LEVELS),
 }
 WRAPPED = {**OPTIONS, "maxNestingDepth": str(LEVELS + 2)}
 FOLLOWED = "something follows the JSON object"
-NAMED_IN_DETAIL = 50  # columns that the detail of a wrong type looks at; it is evaluated for such rows only
+NAMED_IN_DETAIL = 50  # how many columns the detail of a wrong type can name
 
 
 def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = ()) -> DataFrame:
-    """Adds the decoded fields, or a fault; one for each record with a value in a field that is refused."""
+    """Add the decoded fields, or a fault. A record with a value in a refused field has a fault as well."""
     parsed, one, fault = _parsed(rows, columns)
     checks = [_no_decimal(one[column.field], column) for column in columns if is_decimal(column)]
     if refused:
@@ -71,14 +71,14 @@ def decode(rows: DataFrame, columns: Sequence[ColumnPlan], refused: Sequence[Ref
 
 
 def lenient(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
-    """As `decode`; where a value does not fit its column `_data` has null, and the fault is in `_misfit`."""
+    """As `decode`, but a value that does not fit its column is null in `_data`, and the fault is in `_misfit`."""
     text, why = _text(), F.col("_why")
     parsed, one, fault = _parsed(rows, columns)
     fits_not = why["reason"].isin(str(Reason.WRONG_TYPE), str(Reason.OUT_OF_RANGE))
-    # What fits is read beside what does not, though only without what the whole text is wrapped in.
+    # Spark returns the fields that fit, but only if the text is not wrapped in a list. So read such rows again.
     whole = _fields(columns, _read_as) or f"{BROKEN} string"
     some = F.when(fits_not, F.from_json(text, whole, OPTIONS)).otherwise(one)
-    # Of what does not fit nobody has asked yet whether something follows it.
+    # For such rows we have not checked yet whether anything follows the object.
     alone = F.size(F.from_json(_wrapped(text), "_ array<variant>", WRAPPED)["_"]) == 2  # noqa: PLR2004
     more = F.when(fits_not & ~F.coalesce(alone, F.lit(False)), _fault(Reason.BROKEN, FOLLOWED))
     found = parsed.withColumn("_why", fault).withColumn("_why", F.coalesce(more, why)).withColumn("_one", some)
@@ -94,14 +94,14 @@ def lenient(rows: DataFrame, columns: Sequence[ColumnPlan]) -> DataFrame:
 
 
 def _parsed(rows: DataFrame, columns: Sequence[ColumnPlan]) -> tuple[DataFrame, Column, Column]:
-    """With a column more; the decoded object in it, and what is wrong with it."""
+    """The rows with one more column, the decoded object in it, and its fault."""
     text = _text()
     fields = _fields(columns, _read_as) or f"{BROKEN} string"
     parsed = rows.withColumn(
         "_parsed", F.from_json(_wrapped(text), f"_ array<struct<{fields}>>, {BROKEN} string", WRAPPED)
     )
     found, broken = F.col("_parsed")["_"], F.col("_parsed")[BROKEN]
-    one = F.get(found, F.lit(0))  # unlike [0] it does not raise on an empty list
+    one = F.get(found, F.lit(0))  # unlike [0], this does not raise for an empty list
     fault = (
         F.when(text.isNull() | _is_blank(text), _fault(Reason.EMPTY, "the value is empty"))
         .when(~F.is_valid_utf8(text), _fault(Reason.NOT_TEXT, "the value is not UTF-8"))
@@ -114,13 +114,13 @@ def _parsed(rows: DataFrame, columns: Sequence[ColumnPlan]) -> tuple[DataFrame, 
 
 
 def _wrapped(text: Column) -> Column:
-    # Within a list, because from_json stops after the first value it finds: `{"a":1}{"a":2}` would pass. With one
-    # more behind it, because what closes the list itself would pass as well: `{"a":1}],"b":[2`.
+    # In a list, because from_json stops after the first value: `{"a":1}{"a":2}` would pass. With another object after
+    # it, because a text that closes the list itself would pass too: `{"a":1}],"b":[2`.
     return F.concat(F.lit('{"_":['), text, F.lit(",{}]}"))
 
 
 def field(path: Sequence[str]) -> Column:
-    """As it is written: of an object or a list its JSON."""
+    """The text of the field as it is written. For an object or a list that is its JSON."""
     return F.get_json_object(_text(), "$" + "".join(f"['{part}']" for part in path))
 
 
@@ -129,7 +129,7 @@ def _text() -> Column:
 
 
 def _is_blank(text: Column) -> Column:
-    # What begins as an object does not have to be trimmed to be known.
+    # Most texts begin with a brace; check that first, because trimming costs more.
     return ~text.startswith("{") & (F.btrim(text, F.lit(SPACES)) == "")
 
 
@@ -138,7 +138,7 @@ def _has_half(text: Column) -> Column:
 
 
 def _whole(text: Column) -> Column:
-    # Unlike parse_json, by the same options that the columns are read with.
+    # Unlike parse_json, from_json takes the same options as the columns.
     return F.from_json(text, "variant", OPTIONS)
 
 
@@ -155,7 +155,7 @@ def is_decimal(column: ColumnPlan) -> bool:
 
 
 def _read_as(column: ColumnPlan) -> str:
-    # As a decimal, from_json would take "1,5" for 15 and round what has too many digits.
+    # If the type were decimal, from_json would read "1,5" as 15, and round numbers with too many digits.
     return "variant" if is_decimal(column) else column.wire
 
 
@@ -177,7 +177,7 @@ def _decimal(value: Column, column: ColumnPlan, leniently: bool) -> Column:  # n
 
 
 def _no_decimal(value: Column, column: ColumnPlan) -> Column:
-    """A fault where the value is no number, or has more digits than the wire takes."""
+    """A fault if the value is not a number, or has more digits than the `wire` type takes."""
     number, text = F.try_variant_get(value, "$", column.wire), value.cast("string")
     scale = int(column.wire.rpartition(",")[2].rstrip(")"))
     cut = F.length(F.regexp_extract(text, r"\.(\d*[1-9])", 1)) > scale
@@ -195,8 +195,8 @@ def _detail(name: Column, text: Column, takes: Column) -> Column:
 
 
 def _why_broken(text: Column, columns: Sequence[ColumnPlan]) -> Column:
-    """Evaluated for rows that did not fit only, so it may read each of them again, in several ways."""
-    broken = BROKEN + "_" * max((len(column.field) for column in columns), default=0)  # meets no field
+    """Why a text could not be read. It may parse the text several times, because few rows come here."""
+    broken = BROKEN + "_" * max((len(column.field) for column in columns), default=0)  # longer than any field's name
     fitting = _fields((*columns, ColumnPlan(broken, broken, "string")), _read_as)
     read = {
         "whole": _whole(text),
@@ -210,7 +210,7 @@ def _why_broken(text: Column, columns: Sequence[ColumnPlan]) -> Column:
 
 
 def _once(value: Column, then: Callable[[Column], Column]) -> Column:
-    """What `then` makes of a value that is worked out once, however often it is used there."""
+    """Apply `then` to a value that Spark computes only once, however often `then` uses it."""
     return F.get(F.transform(F.array(value), then), F.lit(0))
 
 
@@ -233,7 +233,7 @@ def _reason(read: Column, columns: Sequence[ColumnPlan], broken: Column) -> Colu
 
 
 def _misfits(read: Column, columns: Sequence[ColumnPlan]) -> Column:
-    """A fault for each field that is what its column does not take; one expression over all of them."""
+    """A fault for each field that does not fit its column, in one expression for all fields."""
     takes, told = (F.lit([said_of(column) for column in columns]) for said_of in (lambda it: it.takes, misfit_told))
     whole = F.lit([column.wire in ("int", "bigint") for column in columns])
     amiss = F.array(*(_amiss(read, column) for column in columns))
@@ -255,7 +255,7 @@ def _misfits(read: Column, columns: Sequence[ColumnPlan]) -> Column:
 def _amiss(read: Column, column: ColumnPlan) -> Column:
     if "<" not in column.wire:
         return read["fitting"][column.field].isNull()
-    # What fits of a nested value is there in spite of what does not.
+    # A nested value is not null if only a part of it does not fit, so parse it again and look for that part.
     inner = F.concat(F.lit('{"_":'), read["texts"][column.field], F.lit("}"))
     return F.from_json(inner, f"_ {column.wire}, {BROKEN} string", OPTIONS)[BROKEN].isNotNull()
 
@@ -269,7 +269,7 @@ def _first_of(misfits: Column) -> Column:
 
 
 def _no_column(text: Column, refused: Sequence[RefusedField]) -> Column:
-    """Read again for this alone, and only in batches that bring such a field."""
+    """A fault for a value in a refused field. It parses the text again, but only batches with such fields need it."""
     groups: dict[tuple[tuple[str | None, ...], str], list[str]] = defaultdict(list)
     for each in refused:
         groups[each.within, each.why].append(each.name)
@@ -287,7 +287,7 @@ def _no_column(text: Column, refused: Sequence[RefusedField]) -> Column:
 
 
 def _first_held(value: Column, within: Sequence[str | None], names: Sequence[str]) -> Column:
-    """The first of these names under which the object that lies there holds a value, or null."""
+    """The first of the names that has a value in the object at this path, or null."""
     if within and within[0] is None:
         elements = F.coalesce(
             F.try_variant_get(value, "$", "array<variant>"),
@@ -306,7 +306,7 @@ def _first_held(value: Column, within: Sequence[str | None], names: Sequence[str
 
 
 def seen() -> Column:
-    """An aggregate: the fields of all objects and their types, as a text for `fields_of`; null without an object."""
+    """An aggregate: the fields of all objects and their types, as text for `fields_of`; null if there is no object."""
     text = _text()
     objects = F.when(F.ltrim(text, F.lit(SPACES)).startswith("{") & ~_has_half(text), _whole(text))
     return F.nullif(F.schema_of_variant_agg(objects), F.lit("VOID"))
@@ -315,19 +315,19 @@ def seen() -> Column:
 def fields_of(seen: str | None, rows: DataFrame | None = None) -> list[tuple[str, T.DataType]]:
     """The fields that were seen, with the narrowest types that take all their values.
 
-    Where kinds are mixed there is none in common: variant, unless `rows`, looked at again, tell a usual one.
+    Values of several kinds have no type in common. Then it is variant, unless a look at `rows` shows a usual type.
     """
     whole = _kind(_tokens(seen or "VOID"))
     fields = [(field.name, field.dataType) for field in whole.fields] if isinstance(whole, T.StructType) else []
     mixed = [name for name, kind in fields if isinstance(kind, T.VariantType)]
-    told = usual(rows, mixed) if rows is not None and mixed else {}
-    return [(name, told.get(name, kind)) for name, kind in fields]
+    usual_types = usual(rows, mixed) if rows is not None and mixed else {}
+    return [(name, usual_types.get(name, kind)) for name, kind in fields]
 
 
 def usual(rows: DataFrame, names: Collection[str]) -> dict[str, T.DataType]:
-    """Of fields of mixed kinds the type of the usual one, if nearly all values are of it.
+    """For fields with values of several kinds, the type of nearly all values, if there is one.
 
-    Or one broken record would turn a column of numbers into text for good.
+    Without this, one broken record would turn a column of numbers into text for good.
     """
     described = F.schema_of_variant("value")
     word = F.regexp_extract(described, r"^[A-Z]+", 0)
@@ -348,14 +348,14 @@ def usual(rows: DataFrame, names: Collection[str]) -> dict[str, T.DataType]:
 
 
 def times(rows: DataFrame, names: Collection[str]) -> dict[str, str]:
-    """The fields whose every value is a date, or a time with its zone; with the type that takes them."""
+    """The fields whose values are all dates, or all times with a zone, with the type that takes them."""
     entries = _entries(rows, names, "string").where(F.col("value").isNotNull())
-    told = entries.groupBy("name").agg(*(F.bool_and(test(F.col("value"))) for test in (is_date, is_time))).collect()
-    return {name: "date" if dates else "timestamptz" for name, dates, instants in told if dates or instants}
+    found = entries.groupBy("name").agg(*(F.bool_and(test(F.col("value"))) for test in (is_date, is_time))).collect()
+    return {name: "date" if dates else "timestamptz" for name, dates, instants in found if dates or instants}
 
 
 def _entries(rows: DataFrame, names: Collection[str], kind: str) -> DataFrame:
-    """Of all records the named fields, a row each: however many names, the question stays as short."""
+    """The named fields of all records, one row for each value. The expression is short for any number of names."""
     text = _text()
     fields = F.when(~_has_half(text), F.from_json(text, f"map<string, {kind}>", OPTIONS))
     return rows.select(F.explode(fields).alias("name", "value")).where(F.col("name").isin(list(names)))
@@ -376,7 +376,7 @@ def _tokens(described: str) -> Iterator[str]:
 
 
 def _kind(tokens: Iterator[str], level: int = -1) -> T.DataType:
-    """What Spark says of variants, such as OBJECT<a: ARRAY<BIGINT>>. Its own parser would fail on deep ones."""
+    """Parse Spark's description of variants, such as OBJECT<a: ARRAY<BIGINT>>. Spark's parser fails on deep ones."""
     word = next(tokens)
     if word in ("OBJECT", "ARRAY") and level >= DEEPEST:
         return _skipped(tokens)

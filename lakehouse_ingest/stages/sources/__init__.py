@@ -1,7 +1,7 @@
-"""Where records come from: one file each, one line here, imported only when chosen.
+"""Sources: where records come from. Each has one file, and one line here. Only the chosen one is imported.
 
-Another distribution offers its own by an entry point of the group below: a class like `Source`. What it has to know
-stands in `source.options`, whose keys are its own. `lakehouse_ingest.testing.sources` proves it.
+Another package offers a source by an entry point of the group below: a class with the members of `Source`. It reads its
+own keys from `source.options`. The suite in `lakehouse_ingest.testing.sources` proves it.
 """
 
 import datetime as dt
@@ -19,7 +19,7 @@ from lakehouse_ingest.settings import SourceSettings, StreamSettings
 SOURCES = {"kafka": "lakehouse_ingest.stages.sources.kafka:Kafka"}
 GROUP = "lakehouse_ingest.sources"
 
-# What a record consists of, and Spark's types of it.
+# The parts of a record, with Spark's types.
 RECORD_COLUMNS = {
     "topic": "string",
     "partition": "int",
@@ -34,60 +34,60 @@ FAULT_TYPE = "struct<reason: string, detail: string, stage: string, told: string
 
 @runtime_checkable
 class Source(Protocol):
-    """The topics of one stream: what a source calls so, in partitions whose records have offsets that only rise.
+    """The topics of one stream. A topic has partitions, and the offsets of a partition's records only rise.
 
-    Where `settings.partitions` names some of a topic, those alone: whatever is asked, there are no others.
-    What may come back is `TryAgain`, what a person must mend `SettingsRefused`: nothing else is raised on purpose.
+    If `settings.partitions` lists partitions of a topic, every method behaves as if there were no others. A method
+    raises `TryAgain` for an outage, and `SettingsRefused` for what a person must fix; nothing else on purpose.
     """
 
     def __init__(self, settings: SourceSettings, topics: Sequence[str]) -> None:
-        """Refuses settings that are wrong by themselves; waits for nobody."""
+        """Refuse settings that are wrong in themselves. Don't wait for a server here."""
 
     def identity(self) -> SourceIdentity:
-        """Where they are, and of each topic what another one of its name would not have; "" where nothing tells."""
+        """The id of the cluster, and an id of each topic that a recreated topic would not have; "" if there is none."""
 
     def matching(self, pattern: str) -> list[str]:
-        """All topics there whose whole names match."""
+        """All topics whose whole names match the pattern."""
 
     def bounds(self) -> tuple[Offsets, Offsets]:
-        """Of every partition the first offset that is still there and the next one to be written."""
+        """For each partition, the first offset that is still there, and the next one to be written."""
 
     def ends(self) -> Offsets:
-        """How far a reader can get by now."""
+        """For each partition, the offset up to which a reader gets now."""
 
     def since(self, moment: dt.datetime) -> Offsets:
-        """Of every partition the first record of that time or later; a partition that has none is left out."""
+        """For each partition, the offset of its first record at or after that time. Leave out those that have none."""
 
     def stream(self, spark: SparkSession, start: Offsets, max_records: int, group: str) -> DataFrame:
-        """The records from `start` on, at most so many a batch, with the `RECORD_COLUMNS` and whatever else.
+        """The records from `start` on, at most `max_records` in a batch. Columns beside `RECORD_COLUMNS` are allowed.
 
-        Its place in Spark's offset log is JSON: by topic and partition the offset of the next record.
+        Its entries in Spark's offset log have to be JSON: the offset of the next record, by topic and partition.
         """
 
     def publish(self, offsets: Offsets, group: str) -> None:
-        """A hint for whoever watches the source; nothing here ever reads it."""
+        """Publish the group offsets for people who watch the source. We never read them."""
 
     def probe(self, group: str) -> str:
-        """What is there, in a sentence, found out by what a run does."""
+        """Try everything that a run does with the source, and say in a sentence what is there."""
 
     @staticmethod
     def explained(said: str, settings: SourceSettings) -> LakehouseError | None:
-        """What a person must mend, of what Spark said when a query failed; None: it is not the source's."""
+        """The error that a person must fix, from Spark's message about a failed query; None if it is another one."""
 
 
 def chosen(settings: SourceSettings) -> type[Source]:
-    """The one that `source.kind` names."""
+    """The class that `source.kind` names."""
     return cast("type[Source]", plugins.load("source.kind", settings.kind, SOURCES, GROUP, Source))
 
 
 def of_stream(settings: SourceSettings, stream: StreamSettings) -> Source:
-    """The stream's topics as they are now."""
+    """The source with the topics of the stream. A pattern is matched now."""
     kind, pattern = chosen(settings), stream.topic_pattern
     return kind(settings, kind(settings, ()).matching(pattern) if pattern else stream.topics)
 
 
 def envelope(rows: DataFrame, identity: SourceIdentity) -> DataFrame:
-    """A source's columns as the record that travels down the street, without a fault yet."""
+    """A source's columns as a record that can pass through the stages, without a fault yet."""
     record = F.struct(*RECORD_COLUMNS, _log(identity).alias("log"))
     return rows.select(record.alias(RECORD), F.lit(None).cast(FAULT_TYPE).alias(FAULT))
 

@@ -1,4 +1,4 @@
-"""Which Kafka client knows a setting of `source.options`, however it is spelled, and which are ours to decide."""
+"""Sorts `source.options`: which Kafka client knows an option, in any spelling, and which ones have a setting here."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,8 +13,8 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What means the same as a setting of ours, in Java's spelling, librdkafka's and kafka-python's. There is one place for
-# each thing: what stood in two would mean one thing to Spark's client and another to the one that asks for offsets.
+# Options that mean the same as a setting of ours, as Java, librdkafka and kafka-python spell them. They are refused: if
+# both were set, Spark's client could get one value, and the client that asks for offsets another.
 OURS = {
     "auto.offset.reset": "source.start",
     "auto.commit.enable": NOTHING,
@@ -64,7 +64,7 @@ OURS = {
     "sasl.oauthbearer.scope": f"{SECURITY}scope",
     "sasl.kerberos.service.name": "nothing: Kerberos is not among the mechanisms",
 }
-# What the clients of these versions know beside those: tests ask both for what they know.
+# The other options that the clients know. Tests ask both clients, so a new version of one is noticed.
 BOTH = _names(
     """allow.auto.create.topics check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms
     enable.metrics.push fetch.max.bytes fetch.min.bytes group.instance.id group.protocol group.remote.assignor
@@ -100,7 +100,7 @@ JAVA, LIBRDKAFKA = BOTH | ONLY_JAVA, BOTH | ONLY_LIBRDKAFKA
 
 
 def sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Those for the Java client, and those for librdkafka."""
+    """The options for the Java client, and those for librdkafka."""
     known = {_known(key): value for key, value in options.items()}
     java, librdkafka = ({key: known[key] for key in known if key in names} for names in (JAVA, LIBRDKAFKA))
     return java, librdkafka

@@ -1,4 +1,4 @@
-"""The settings of the two Kafka clients: Spark's, in Java, which reads, and librdkafka, which asks about topics."""
+"""Options of the two Kafka clients. Spark's Java client reads the records, librdkafka asks about topics."""
 
 import re
 
@@ -9,13 +9,13 @@ from lakehouse_ingest.settings.models import SecuritySettings
 from lakehouse_ingest.settings.secret_words import revealed
 from lakehouse_ingest.stages.sources.client_options import sorted_out
 
-# A string of Java's StreamTokenizer, which reads a JAAS configuration, ends at a quote or a line's end.
+# Java's StreamTokenizer reads a JAAS configuration. There a string ends at a quote, or at the end of the line.
 QUOTED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 MODULES = "org.apache.kafka.common.security"
 
 
 def for_java(source: SourceSettings, key: str | None = None) -> dict[str, str]:
-    """`key`: the client's own, without a password."""
+    """Options for the Java client. `key` is the private key of the client, without a password."""
     security = source.security
     mine = {
         "bootstrap.servers": source.brokers,
@@ -84,4 +84,7 @@ def _jaas(security: SecuritySettings) -> str | None:
 
 def _check_key(security: SecuritySettings) -> None:
     if security.key and re.search(r"BEGIN (RSA|EC|DSA) PRIVATE KEY", security.key.get_secret_value()):
-        raise SettingsRefused("`source.security.key` should be PKCS 8: make it so with `openssl pkcs8 -topk8 -nodes`")
+        raise SettingsRefused(
+            "`source.security.key` should be PKCS 8, because Java can't read older formats; convert it with"
+            " `openssl pkcs8 -topk8 -nodes`"
+        )

@@ -1,4 +1,4 @@
-"""Consumer groups of others: a source need not have any."""
+"""Consumer groups of other programs. A source need not have them."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
@@ -8,13 +8,13 @@ from lakehouse_ingest.records import Offsets
 
 @runtime_checkable
 class Grouped(Protocol):
-    """A source that others may read by consumer groups."""
+    """A source that other programs may read with consumer groups."""
 
     def members(self, group: str) -> int:
-        """How many read with it now."""
+        """How many members the group has now."""
 
     def committed(self, group: str) -> Offsets:
-        """Of the source's topics the next offsets to read, where the group has committed one."""
+        """The next offsets to read, for partitions of which the group has committed one."""
 
     def values_from(self, start: Offsets, group: str) -> Iterator[bytes]:
-        """The records from there to the end, without those of open and aborted transactions."""
+        """The values of the records from `start` to the end, without open and aborted transactions."""

@@ -1,4 +1,4 @@
-"""What the Java client needs beside its settings: a key that it can read, leave to ask for tokens, and silence."""
+"""What the Java client needs beside its options: a key that it can read, a permitted token URL, and hidden secrets."""
 
 from base64 import b64decode, b64encode
 from typing import Any
@@ -17,9 +17,9 @@ LOCKED = "-----BEGIN ENCRYPTED PRIVATE KEY-----"
 
 
 def allow_token_url(spark: SparkSession, security: SecuritySettings) -> None:
-    """The Java client asks for tokens only where a property of its JVM allows it.
+    """Allow the token URL: the Java client asks for tokens only at URLs that a property of its JVM allows.
 
-    This sets the driver's, which on one machine is the only one. The executors of a cluster are started with
+    This sets the property of the driver, which is the only JVM on one machine. Executors of a cluster need
     `-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=…` in `spark.executor.extraJavaOptions`.
     """
     if security.token_url:
@@ -29,16 +29,16 @@ def allow_token_url(spark: SparkSession, security: SecuritySettings) -> None:
 
 
 def hide_secrets(spark: SparkSession) -> None:
-    """Spark hides options by their keys, but within a plan that was analyzed they stand once more, as plain text."""
+    """Hide secrets in Spark's plans. Spark hides options by their keys, but an analyzed plan repeats them as text."""
     if not spark.conf.get(REDACTED, None):
         spark.conf.set(REDACTED, SECRETS)
 
 
 def unlocked_key(spark: SparkSession, security: SecuritySettings) -> str | None:
-    """The client's key as PEM without its password.
+    """The client's key as PEM, without its password.
 
-    The Java client itself can't read what openssl has encrypted since its version 1.1 (PBES2), unless Java is newer
-    than 17: it asks for the cipher by the name of the scheme.
+    Before Java 18, the Java client can't read keys that openssl 1.1 or later has encrypted (PBES2): it asks for the
+    cipher by the name of the scheme.
     """
     if not security.key or not security.key_password or LOCKED not in security.key.get_secret_value():
         return security.key.get_secret_value() if security.key else None
@@ -54,8 +54,8 @@ def unlocked_key(spark: SparkSession, security: SecuritySettings) -> str | None:
         key = b64encode(info.getKeySpec(cipher).getEncoded()).decode()
     except Py4JJavaError:
         raise SettingsRefused(
-            "Java can't read `source.security.key` with its `source.security.key_password`: encrypt it anew with"
-            " `openssl pkcs8 -topk8 -v2 aes-256-cbc`"
+            "Java can't read `source.security.key` with its `source.security.key_password`; check the password, or"
+            " encrypt the key again with `openssl pkcs8 -topk8 -v2 aes-256-cbc`"
         ) from None
     return f"-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n"
 

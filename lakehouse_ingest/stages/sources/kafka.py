@@ -1,4 +1,4 @@
-"""Kafka topics: where they stand, who they are, and their records as a streaming frame."""
+"""Kafka topics: their offsets, their ids, and their records as a streaming frame."""
 
 import datetime as dt
 import json
@@ -36,21 +36,21 @@ from lakehouse_ingest.stages.sources.logs import KafkaLog
 Answer = TypeVar("Answer")
 
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
-ASK_S = 10.0  # one question to the broker; the pipeline's back-off asks again
-LOOK_S = 0.1  # how often it is seen, while an answer is awaited, what the connections say
+ASK_S = 10.0  # limit of one request to the brokers; the pipeline's back-off repeats it
+LOOK_S = 0.1  # how often we look at the errors of connections while we wait for an answer
 NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-NO_TOPIC = "?"  # a name that none can have: what is answered is about the cluster alone, and nothing is made of it
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # a topic's, from a broker that gives topics none
-SHOWN = 12  # stated partitions, in a sentence
-NONE_LATER = -1  # what a broker answers for a time that no record has reached
+NO_TOPIC = "?"  # no topic can have this name, so the answer is about the cluster alone, and no topic is created
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the topic id that old brokers give to every topic
+SHOWN = 12  # how many partitions a sentence lists
+NONE_LATER = -1  # a broker's answer if no record is as late as the given time
 
-# Clients whose source is garbage. An error leads to the source that met it, and that back to the error: only Python's
-# collector ends such a circle, and it may run in the client's own thread, with an answer that nobody waits for any
-# more. There librdkafka ends the whole process, so a client is left to the next source, in a thread of ours.
+# Clients of sources that are garbage. An error refers to its source, and the source to the error, so only Python's
+# garbage collector frees them. It may run in the client's own thread, for an answer that came too late. If a client
+# were destroyed there, librdkafka would end the whole process. So the next source destroys it, in a thread of ours.
 _retired: deque[AdminClient] = deque()
 
 
@@ -60,7 +60,7 @@ class Kafka:
     def __init__(self, settings: SourceSettings, topics: Sequence[str]) -> None:
         self._settings = settings
         self._topics = list(topics)
-        self._said: list[KafkaError] = []  # of connections: the answer to a question never tells why there is none
+        self._said: list[KafkaError] = []  # errors of connections; a request that times out does not say why
         self._is_new = True
         self._hinting: Consumer | None = None
         self._committed: list[KafkaError | None] = []
@@ -81,26 +81,26 @@ class Kafka:
         finalize(self, _retired.append, self._admin)
 
     def identity(self) -> SourceIdentity:
-        """Cluster and topic ids. A broker before 2.8 gives no topic id: then the name alone is compared."""
+        """The ids of the cluster and the topics. Brokers before 2.8 have no topic ids; then only names are compared."""
         described = self._ask(lambda: self._admin.describe_topics(TopicCollection(self._topics), request_timeout=ASK_S))
         ids = {topic: "" if str(found.topic_id) == NO_ID else str(found.topic_id) for topic, found in described.items()}
         return SourceIdentity(self._metadata(NO_TOPIC).cluster_id or "", ids)
 
     def matching(self, pattern: str) -> list[str]:
-        """The topics there whose whole names match, without the brokers' own."""
+        """The topics whose whole names match the pattern, without the brokers' own topics."""
         return sorted(topic for topic in self._listed() if re.fullmatch(pattern, topic) and not topic.startswith("__"))
 
     def bounds(self) -> tuple[Offsets, Offsets]:
-        """Of every partition the first offset that is still there and the next one to be written."""
-        parts = self._partitions()  # once: one may be added in between
+        """For each partition, the first offset that is still there, and the next one to be written."""
+        parts = self._partitions()  # listed once, because a partition may be added between the two requests
         return self._offsets(EARLIEST, parts), self._offsets(LATEST, parts)
 
     def ends(self) -> Offsets:
-        """How far a reader of our isolation gets: with `read_committed` to the last stable offset."""
+        """How far a reader with our isolation gets. With `read_committed` that is the last stable offset."""
         return self._offsets(LATEST, isolation=getattr(IsolationLevel, self._settings.isolation.upper()))
 
     def since(self, moment: dt.datetime) -> Offsets:
-        """Of every partition the first record of that time or later; a partition that has none is left out."""
+        """For each partition, the offset of its first record at or after that time, without those that have none."""
         spec = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000))
         return {at: offset for at, offset in self._offsets(spec).items() if offset != NONE_LATER}
 
@@ -138,24 +138,26 @@ class Kafka:
         return stated
 
     def _listed(self) -> Mapping[str, Collection[int]]:
-        """Every topic there, with its partitions."""
+        """All topics of the cluster, with their partitions."""
         return {name: topic.partitions for name, topic in self._metadata().topics.items() if not topic.error}
 
     def _metadata(self, topic: str | None = None) -> ClusterMetadata:
-        """Never by `describe_cluster`: where a broker comes up and knows of none, librdkafka 2.16 ends the process."""
+        """The metadata of the cluster. `describe_cluster` can't be used: librdkafka 2.16 ends the process if a broker
+        is just starting and does not know any broker yet.
+        """
         self._hear_again()
         try:
             return self._admin.list_topics(topic, timeout=ASK_S)
         except KafkaException as failure:
             raise self._explained(failure.args[0]) from failure
 
-    # -- one question ---------------------------------------------------------------------------------------
+    # -- one request ----------------------------------------------------------------------------------------
 
-    def _ask(self, question: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
-        """The answers. Where every broker has refused us nobody will answer, and that is not waited for."""
+    def _ask(self, request: Callable[[], Mapping[Any, "Future[Any]"]]) -> dict[Any, Any]:
+        """The answers. If every broker has refused us, none will come, so we don't wait for the timeout."""
         self._hear_again()
         looked = False
-        answers = question()
+        answers = request()
         while wait(answers.values(), LOOK_S).not_done:
             self._admin.poll(0)
             if not looked and any(each.code() == refusals.ALL_DOWN for each in self._said):
@@ -171,7 +173,7 @@ class Kafka:
             raise self._explained(failure.args[0], getattr(asked, "topic", asked)) from failure
 
     def _hear_again(self) -> None:
-        """What connections said before is not about the question to come, but for what a new client fails at first."""
+        """Forget older errors of connections. Those of a new client stay, because they concern its first request."""
         if self._is_new:
             self._is_new = False
             return
@@ -184,7 +186,7 @@ class Kafka:
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return self._absent(str(asked))
         if error.code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
-            return TryAgain(f"a partition of {asked or self._topics} has no leader yet at {self._settings.brokers}")
+            return TryAgain(f"a partition of {asked or self._topics} has no leader at {self._settings.brokers} yet")
         return (
             refusals.of_answer(error, str(asked), self._settings)
             or refusals.of_connections(self._said, self._settings)
@@ -193,17 +195,17 @@ class Kafka:
 
     def _absent(self, topic: str) -> LakehouseError:
         return TryAgain(
-            f"the topic {topic} is not there at {self._settings.brokers}: create it, or mend `streams.topics`"
+            f"the topic {topic} is not there at {self._settings.brokers}; create it, or fix `streams.topics`"
         )
 
     # -- records and group offsets --------------------------------------------------------------------------
 
     def looking_back(self, group: str) -> KafkaLog:
-        """To look again at records that were read before."""
+        """A reader for `verify`, which looks again at records that were read before."""
         return KafkaLog(self._settings, group)
 
     def publish(self, offsets: Offsets, group: str) -> None:
-        """Group offsets for lag tools: a hint that nothing here ever reads."""
+        """Publish group offsets for lag tools. We never read them."""
         parts = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         if not parts:
             return
@@ -217,17 +219,17 @@ class Kafka:
         while not self._committed:
             if monotonic() > deadline:
                 raise TryAgain(f"{self._settings.brokers} did not take the offsets of the group {group} in time")
-            said = committer.poll(LOOK_S)  # of a consumer that reads nothing: why it gets no answer
+            said = committer.poll(LOOK_S)  # this consumer reads nothing, so a message can only be an error
             if said is not None and (refusal := said.error()):
                 raise self._explained(refusal, group)
         if error := self._committed.pop():
             raise self._explained(error, group)
 
     def _committer(self, group: str) -> Consumer:
-        """A consumer that joins nothing and is never closed, which could wait for brokers that are away.
+        """A consumer that joins no group. It is never closed, because closing may wait for brokers that are away.
 
-        Not an administrator's question: librdkafka 2.16 ends the whole process when a broker goes away while one about
-        a group is under way (librdkafka#4605).
+        The admin client can't be used: librdkafka 2.16 ends the whole process if a broker goes away during a request
+        about a group (librdkafka#4605).
         """
         if self._hinting is None:
             client: dict[str, Any] = {
@@ -244,7 +246,7 @@ class Kafka:
         return self._hinting
 
     def probe(self, group: str) -> str:
-        """What is there, found out by what a run does: the topics' ends, one record, and the group."""
+        """Say what is there. This tries what a run does: the ends of the topics, one record, and the group."""
         cluster = self.identity().cluster
         low, high = self.bounds()
         held = [TopicPartition(*at, low[at]) for at in low if low[at] < high[at]]
@@ -252,12 +254,12 @@ class Kafka:
         self._describe(group)
         count = sum(high[at] - low[at] for at in low)
         return (
-            f"{', '.join(self._told()) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
+            f"{', '.join(self._shown()) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
             f" {read}"
         )
 
-    def _told(self) -> Iterator[str]:
-        """The topics; of one whose partitions are stated also these."""
+    def _shown(self) -> Iterator[str]:
+        """The topics, with the partitions that `source.partitions` lists."""
         there = self._listed() if self._settings.partitions else {}
         for topic in self._topics:
             stated = self._settings.partitions.get(topic)
@@ -265,7 +267,10 @@ class Kafka:
             yield f"{topic} (partitions {of} of {len(there[topic])})" if stated else topic
 
     def _describe(self, group: str) -> ConsumerGroupDescription:
-        """Whether we may. Its offsets are not asked for: of a group that is not there yet librdkafka 2.16 crashes."""
+        """Describe the group, which shows whether we may use it.
+
+        Don't ask for its offsets: librdkafka 2.16 crashes if the group does not exist yet.
+        """
 
         def described() -> ConsumerGroupDescription:
             found: ConsumerGroupDescription = self._admin.describe_consumer_groups([group], request_timeout=ASK_S)[
@@ -275,18 +280,18 @@ class Kafka:
 
         return self._of_coordinator(group, described)
 
-    def _of_coordinator(self, group: str, question: Callable[[], Answer]) -> Answer:
-        """For a moment of its life every broker has none yet."""
+    def _of_coordinator(self, group: str, request: Callable[[], Answer]) -> Answer:
+        """Repeat a request as long as the group has no coordinator, which is normal while brokers start."""
         deadline = monotonic() + ASK_S
         while True:
             try:
-                return question()
+                return request()
             except KafkaException as failure:
                 if failure.args[0].code() not in NO_COORDINATOR or monotonic() > deadline:
                     raise self._explained(failure.args[0], group) from failure
                 sleep(LOOK_S)
 
-    # -- groups of others -----------------------------------------------------------------------------------
+    # -- groups of other programs ---------------------------------------------------------------------------
 
     def members(self, group: str) -> int:
         return len(self._describe(group).members)
@@ -297,7 +302,7 @@ class Kafka:
             found = self._of_coordinator(group, lambda: reader.committed(parts, timeout=ASK_S))
         if refused := next((each.error for each in found if each.error), None):
             raise self._explained(refused, group)
-        # A number below zero stands for none.
+        # A negative number means that the group has committed no offset.
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def values_from(self, start: Offsets, group: str) -> Iterator[bytes]:
@@ -317,7 +322,7 @@ class Kafka:
 
     @contextmanager
     def _reader(self, group: str) -> Iterator[Consumer]:
-        """It joins no group and commits nothing."""
+        """A consumer that joins no group and commits nothing."""
         client: dict[str, Any] = {
             **for_librdkafka(self._settings),
             "group.id": group,
@@ -353,24 +358,24 @@ class Kafka:
         allow_token_url(spark, security)
         client = for_java(self._settings, unlocked_key(spark, security))
         options = {
-            # A broker that is away is the pipeline's to wait for: it says so, where the client is silent.
+            # Short limits, because the pipeline waits for brokers itself: it logs the outage, and the client does not.
             "kafka.request.timeout.ms": "10000",
             "kafka.default.api.timeout.ms": "15000",
             "fetchOffset.numRetries": "1",
             "kafkaConsumer.pollTimeoutMs": "30000",
-            "kafka.allow.auto.create.topics": "false",  # one that somebody has deleted is not ours to bring back
+            "kafka.allow.auto.create.topics": "false",  # don't create a topic again that somebody has deleted
             **self._which(start),
             "startingOffsets": as_json(start),
             "maxOffsetsPerTrigger": str(max_records),
             "failOnDataLoss": "true",
             "includeHeaders": "true",
-            "groupIdPrefix": group,  # what a broker has to allow: Spark adds to it
+            "groupIdPrefix": group,  # Spark appends to it, so brokers have to allow the prefix
             **{f"kafka.{key}": value for key, value in client.items()},
         }
         return spark.readStream.format("kafka").options(**options).load()
 
     def _which(self, start: Offsets) -> dict[str, str]:
-        """Whole topics, so that new partitions are taken in by themselves, unless we are told which ones."""
+        """Subscribe to whole topics, so that Spark finds new partitions, unless the settings list partitions."""
         if not any(topic in self._settings.partitions for topic in self._topics):
             return {"subscribe": ",".join(self._topics)}
         numbers = {topic: [number for name, number in sorted(start) if name == topic] for topic in self._topics}
@@ -378,7 +383,7 @@ class Kafka:
 
     @staticmethod
     def explained(said: str, settings: SourceSettings) -> LakehouseError | None:
-        """What Spark's client finds, which comes after the other."""
+        """The error that a person must fix, from Spark's message about a failed query."""
         return refusals.of_java(said, settings)
 
 

@@ -1,6 +1,6 @@
-"""Records looked at again, long after they were read: whether there is one at an offset, for a reader of our isolation.
+"""Finds out whether a topic has records at certain offsets, long after they were read, for a reader of our isolation.
 
-A source need not offer it; then nobody can tell a hole of its log from a loss.
+A source need not offer this. Without it, `verify` can't distinguish an offset gap from a loss.
 """
 
 from collections.abc import Iterator
@@ -14,31 +14,31 @@ from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.sources import refusals
 from lakehouse_ingest.stages.sources.clients import for_librdkafka
 
-SILENCE_S = 10.0  # without a word for so long, a broker is taken to be away
+SILENCE_S = 10.0  # after so long without an answer, we take the broker to be away
 LOOK_S = 0.5
-NEAR = 5_000  # offsets that are sooner read over than jumped
+NEAR = 5_000  # reading over so many offsets is faster than a jump
 
 
 class Log(Protocol):
-    """Asked in the order of a partition's offsets."""
+    """A log to look at again. Callers ask in the order of a partition's offsets."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def between(self, at: At, first: int, last: int) -> Iterator[int]:
-        """The offsets of the records there, `last` among them. TryAgain where nobody answers."""
+        """The offsets of the records from `first` to `last`, inclusive. Raises TryAgain if nobody answers."""
 
 
 @runtime_checkable
 class Logged(Protocol):
-    """A source whose records can be asked for again."""
+    """A source whose records can be looked at again."""
 
     def looking_back(self, group: str) -> Log: ...
 
 
 class KafkaLog:
-    """One consumer, assigned to where it has to look; it joins no group and commits nothing."""
+    """One consumer, assigned to the partition to look at. It joins no group and commits nothing."""
 
     def __init__(self, settings: SourceSettings, group: str) -> None:
         self._settings = settings
@@ -51,16 +51,16 @@ class KafkaLog:
             "group.id": group,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",  # never somewhere else than asked
+            "auto.offset.reset": "error",  # never read at another offset than the one we ask for
             "isolation.level": settings.isolation,
             "error_cb": self._said.append,
         }
         self._consumer = Consumer(client)
         self._at: At | None = None
-        self._asked = -1  # up to here everything was given
-        self._ahead: int | None = None  # a record that was read already, and not asked for yet
-        self._next = 0  # where the consumer stands
-        self._end: int | None = None  # of the log, once it was reached
+        self._asked = -1  # the last offset that a caller asked for
+        self._ahead: int | None = None  # the offset of a record that was read, but not yet returned
+        self._next = 0  # the next offset that the consumer reads
+        self._end: int | None = None  # the end of the log, as soon as we have reached it
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +87,7 @@ class KafkaLog:
         self._at, self._next, self._end, self._ahead = at, offset, None, None
 
     def _read(self) -> None:
-        """One record more, or the end of the log."""
+        """Read one more record, or find the end of the log."""
         waited = 0.0
         while waited < SILENCE_S:
             message = self._consumer.poll(LOOK_S)
@@ -95,7 +95,7 @@ class KafkaLog:
                 waited += LOOK_S
                 continue
             if (message.topic(), message.partition()) != self._at:
-                continue  # of where it was assigned before
+                continue  # left over from the previous assignment
             offset = message.offset() or 0
             if (error := message.error()) is None:
                 self._ahead, self._next = offset, offset + 1

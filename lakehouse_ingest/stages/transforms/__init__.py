@@ -1,12 +1,15 @@
-"""What a function of the user's may do to the decoded records of a table, before they get its columns.
+"""Transforms: functions of the user that change the decoded records of a table, before they are shaped.
 
-It is given a frame with a row a record: `_record` (what the source gave: key, value, headers, topic, partition, offset,
-timestamp), `_data` (a struct of the table's fields, null where the record could not be decoded) and `_fault`. It
-returns a frame of the same shape: with other values in `_data`, or with a fault where a record is to be set aside
-(see `set_aside`). Where the table's contract asks for it there is `_rescued` as well, which it leaves as it is. A
-field that it computes is one of the declared columns. It may neither drop nor add rows: the
-books would not balance. They are counted, by partition, before anything of a batch is seen; a function that drops one
-record and doubles another of the same partition is not found out here.
+A transform gets a frame with one row for each record, and returns a frame of the same shape. Its columns are `_record`
+(key, value, headers, topic, partition, offset and timestamp, as the source gave them), `_data` and `_fault`. `_data` is
+a struct of the table's fields, or null if the record could not be decoded.
+
+A transform may change values in `_data`, and reject records (see `set_aside`). It can compute only fields that are
+declared columns. If the table's contract rescues values, there is `_rescued` as well, which it must not change.
+
+A transform may neither drop nor add rows, or records would be lost or doubled. We count the rows of each partition
+before anything of the batch is visible. So we don't notice a transform that drops one record and doubles another of
+the same partition.
 """
 
 import importlib
@@ -32,7 +35,7 @@ Transform = Callable[[DataFrame], DataFrame]
 
 
 def set_aside(rows: DataFrame, condition: Column, detail: str) -> DataFrame:
-    """Records for which this holds become dead letters, unless something worse is known of them."""
+    """Dead-letter the records that meet the condition. A record that has a fault already keeps it."""
     fault = F.when(condition, worded(Reason.SET_ASIDE, detail, STAGE))
     return rows.withColumn(FAULT, F.coalesce(F.col(FAULT), fault))
 
@@ -47,19 +50,19 @@ def applied(transform: Transform, rows: DataFrame) -> DataFrame:
 
 
 def check(given: Tally, came_out: Tally, written: int) -> None:
-    """As many of each partition; and as many rows in files, for whoever counts twice there is seen here."""
+    """Refuse a batch if the transform changed the number of rows of a partition, or the number of rows in files."""
     lost = [at for at in given.counts if came_out.received_from(at) != given.received_from(at)]
     if lost or written != came_out.total(LANDED):
         where = f"topic {lost[0][0]} partition {lost[0][1]}" if lost else "the batch"
         rows, records = (each.received_from(lost[0]) if lost else each.received for each in (came_out, given))
         raise NeedsOperator(
-            f"`streams.transform` made {rows} rows of {records} records of {where}; nothing of it has landed. It may"
-            " change records and set them aside, but neither drop nor add any; mend it"
+            f"`streams.transform` made {rows} rows of {records} records of {where}; nothing of it is published. It may"
+            " change and reject records, but neither drop nor add any; fix it"
         )
 
 
 def chosen(stream: StreamSettings, *, allow_code: bool) -> Transform | None:
-    """The function that the settings name, if they do."""
+    """The function that the settings name, if any."""
     return _named(stream.transform, allow_code=allow_code) if stream.transform else None
 
 
@@ -70,14 +73,16 @@ def _named(name: str, *, allow_code: bool) -> Transform:
     offered = {each.name: each for each in entry_points(group=GROUP)}
     if not colon and name not in offered:
         there = ", ".join(sorted(offered)) or "none is installed"
-        raise SettingsRefused(f"`streams.transform` names {name}, and no package has such an entry point: {there}")
+        raise SettingsRefused(
+            f"`streams.transform` names {name}, and no package has such an entry point: {there}; install its package"
+        )
     try:
         found = getattr(importlib.import_module(module), attribute) if colon else offered[name].load()
     except Exception as failure:
         said = f"{type(failure).__name__}: {_first_line(failure)}"
         raise SettingsRefused(f"`streams.transform` names {name}, which can't be loaded: {said}") from failure
     if not callable(found):
-        raise SettingsRefused(f"`streams.transform` names {name}, which is no function")
+        raise SettingsRefused(f"`streams.transform` names {name}, which is not a function; name a function")
     return cast("Transform", found)
 
 
