@@ -76,7 +76,7 @@ class WrittenBatch:
 
     rows: Sequence[Unpublished]
     tally: Tally
-    failures: Sequence[BaseException]  # of tables that could not be written
+    failures: Sequence[BaseException]  # the errors of tables that could not be written
     note: str
 
 
@@ -356,7 +356,9 @@ def _check_letters(letters: Unpublished | None, tally: Tally) -> None:
     Dead-letter records may be read a second time. If the topic was compacted in between, they are counted but gone.
     """
     if letters and letters.rows < (dead := sum(tally.dead.values())):
-        raise TryAgain(f"{dead} records have a fault, but only {letters.rows} could be read again as dead letters")
+        raise TryAgain(
+            f"{dead} records have a fault, but only {letters.rows} could be read again for the dead-letter table"
+        )
 
 
 def _all(frames: Sequence[DataFrame]) -> DataFrame:

@@ -55,7 +55,7 @@ class SplitBatch:
     parts: Sequence[TablePart]
     astray: Sequence[DataFrame] = ()  # records that no table takes, with their fault
     looked: Tally | None = None  # the look's counts: filtered records, and all others
-    failures: Sequence[BaseException] = ()  # of tables that could not be made ready
+    failures: Sequence[BaseException] = ()  # the errors of tables that could not be made ready
     notes: Sequence[str] = ()  # why some of the records have no table yet
 
 
@@ -84,7 +84,7 @@ class Ready:
 
     led: list[tuple[Group, TableKeeper | Refusal]]  # the table of each group, or why it has none
     planned: list[tuple[Group, TableKeeper, Planned]]
-    failures: list[BaseException]  # of tables that could not be made ready
+    failures: list[BaseException]  # the errors of tables that could not be made ready
 
 
 def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> SplitBatch:

@@ -21,7 +21,7 @@ from lakehouse_ingest.tables import Connection
 # Properties that would turn either client into something other than a client of a REST catalog.
 KIND_OF_CATALOG = ("type", "catalog-impl", "py-catalog-impl")
 
-TOKENS = "v1/oauth/tokens"  # of the catalog itself
+TOKENS = "v1/oauth/tokens"  # the token path of the catalog itself
 
 Properties = dict[str, str]
 

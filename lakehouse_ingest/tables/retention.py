@@ -24,7 +24,7 @@ YOUNG = 1_000  # the most snapshots that stay because of their age
 class Retention:
     """The limits from the settings."""
 
-    number: int  # of snapshots, at most
+    number: int  # the most snapshots
     seconds: float = 0.0  # snapshots that were main's head within this time stay as well
 
     def kept(self, history: Iterable[tuple[int, Summary]]) -> int:

@@ -41,8 +41,8 @@ class TableWriter(Registry):
     def claimed(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         """Take the next epoch: the one start that opens the `first` table with it owns it.
 
-        Returns that table as the claim left it, because a later request may be answered by a replica of the catalog
-        that does not know of the claim yet.
+        Returns that table as the claim left it. A replica of the catalog that answers a later request may not know of
+        the claim yet.
 
         Any later call goes on after a failure. It must not take over from a start that came in between.
         """

@@ -50,7 +50,7 @@ def make_anew(flow: Flow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"), [(drop, "dropped"), (make_anew, "replaced|made anew")], ids=["dropped", "made anew"]
+    ("harm", "said"), [(drop, "dropped"), (make_anew, "replaced|recreated")], ids=["dropped", "made anew"]
 )
 @pytest.mark.parametrize("commit", [None, APPEND, PUBLICATION], ids=["between batches", "in an append", "staged"])
 def test_a_table_that_is_lost_ends_the_run_and_the_next(

@@ -106,7 +106,7 @@ SETTINGS: Mapping[str, Case] = {
         words=("--catalog-uri", "thrift://metastore:9083"),
     ),
     "a catalog of another kind": Case(
-        r"`catalog.properties` .*say type = 'glue'", toml=f'{STREAM}[catalog.properties]\ntype = "glue"'
+        r"`catalog.properties` .*sets type = 'glue'", toml=f'{STREAM}[catalog.properties]\ntype = "glue"'
     ),
     "a client setting that is ours": Case(
         r"auto.offset.reset.*source.start", toml=f'{STREAM}[source.options]\n"auto.offset.reset" = "latest"'
