@@ -104,7 +104,7 @@ def plan(
 
     Exit code 0: nothing would change. 7: something would change. If `run` would be refused: the code of that refusal.
     """
-    settings = given.settings()
+    settings = given.settings(allow_code=allow_code)
     from lakehouse_ingest.cli.verbs import plan as command  # noqa: PLC0415 - loads pyspark
 
     looked_at = None if everything else sample
