@@ -74,7 +74,7 @@ class Scene:
 
     def settings(self, retry: str = "120s") -> str:
         broker, catalog = self.machine.addresses["broker"], self.machine.addresses["catalog"]
-        return settings_text(self.topic, broker, catalog, self.topic, max_records=1_000, retry=retry)
+        return settings_text(self.topic, broker, catalog, self.topic, max_records=1_500, retry=retry)
 
     def landed(self, read: str = "by_pyiceberg") -> Coordinates:
         reader = Reader(self.machine.addresses["catalog"], self.topic)

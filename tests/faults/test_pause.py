@@ -19,7 +19,7 @@ from tests.services.surroundings import PREFIX
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
-EVENTS, PARTITIONS = 12_000, 2
+EVENTS, PARTITIONS = 8_000, 2
 TABLES = ("events", "dead_letters", "lakehouse_batches")
 SUPERSEDED = 3
 Moment = Callable[[Running, Reader, Path, set[Path]], bool]

@@ -333,7 +333,7 @@ def test_a_disk_that_is_full(folder: Path, broker: str, topic: str) -> None:
     )
     small = f"mount -t tmpfs -o size=400k tmpfs {folder}/small && exec"
     (folder / "small").mkdir()
-    run = f"{sys.executable} -m lakehouse_ingest.cli.app run --config {folder}/p.toml --until-latest"
+    run = f"{sys.executable} -m lakehouse_ingest run --config {folder}/p.toml --until-latest"
     ended = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{small} {run}"],
         capture_output=True,

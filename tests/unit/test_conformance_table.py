@@ -31,6 +31,8 @@ def test_the_command_shown_runs_all_of_the_suite_on_the_given_catalog_and_on_no_
     found = [line for line in done.stdout.splitlines() if "::" in line]
     assert all(re.search(r"\[given\b", line) for line in found)
     suites = {
-        path.name for path in (ROOT / "tests" / "conformance").glob("test_*.py") if "lake: CatalogClient" in path.read_text()
+        path.name
+        for path in (ROOT / "tests" / "conformance").glob("test_*.py")
+        if "lake: CatalogClient" in path.read_text()
     }
     assert {Path(line.partition("::")[0]).name for line in found} == suites

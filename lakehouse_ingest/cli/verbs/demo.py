@@ -345,7 +345,9 @@ def _reached(complete: Offsets, ends: Offsets) -> bool:
     return all(complete.get(at, 0) >= end for at, end in ends.items())
 
 
-def _run(here: DemoFolder, plant: Plant, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]) -> Run:
+def _run(
+    here: DemoFolder, plant: Plant, counts: Counts, begins: Offsets, ends: Offsets, took: Mapping[str, float]
+) -> Run:
     return Run(
         folder=here.folder,
         warehouse=here.warehouse,
