@@ -1,4 +1,6 @@
-"""Text of others, made harmless to look at: what records, servers or settings say may steer a terminal.
+"""Text as a person reads it: text of others made harmless to look at, and counts with their noun.
+
+What records, servers or settings say may steer a terminal.
 
 An escape sequence writes to the clipboard or renames the window, and a mark for text from right to left makes a name
 look like another one. Whatever can't be seen is spelled out (`\\x1b`), so that a person sees that it is there.
@@ -29,6 +31,11 @@ def all_printable(value: Any) -> Any:
         case list() | tuple():
             return [all_printable(inner) for inner in value]
     return value
+
+
+def many(count: int, one: str, several: str = "") -> str:
+    """A count with its noun, such as `1 row` and `1,000 rows`."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def _seen(line: str) -> str:
