@@ -1,4 +1,4 @@
-"""Makes text from records, servers and settings safe to print, because such text can control a terminal.
+"""Text as a person reads it: text of others made harmless to look at, and counts with their noun.
 
 An escape sequence can write to the clipboard or rename the window. A right-to-left mark can make one name look like
 another. Characters that can't be seen are spelled out (`\\x1b`), so that a person sees them.
@@ -29,6 +29,11 @@ def all_printable(value: Any) -> Any:
         case list() | tuple():
             return [all_printable(inner) for inner in value]
     return value
+
+
+def many(count: int, one: str, several: str = "") -> str:
+    """A count with its noun, such as `1 row` and `1,000 rows`."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def _seen(line: str) -> str:

@@ -13,6 +13,7 @@ from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.observe.events import BatchLanded, Retrying
 from lakehouse_ingest.observe.figures import ago, count, seconds
 from lakehouse_ingest.observe.watch import Event, Watch
+from lakehouse_ingest.printable import many
 
 A_SECOND = 4  # how often it is drawn
 
@@ -42,12 +43,12 @@ class ProgressLine:
                 self.waiting = f"trying again in {seconds(event.wait_s)}"
 
     def line(self) -> Text:
-        counts = f"{count(self.landed)} landed, {count(self.dead)} dead letters, {count(self.filtered)} filtered"
+        counts = f"{count(self.landed)} landed, {many(self.dead, 'dead letter')}, {count(self.filtered)} filtered"
         last = ""
         if self.ended is not None:
             last = f"; the last took {seconds(self.took)}, {ago(monotonic() - self.ended)}"
         waiting = f"; {self.waiting}" if self.waiting else ""
-        said = f"{self.name}: {counts} in {count(self.batches)} batches{last}{waiting}"
+        said = f"{self.name}: {counts} in {many(self.batches, 'batch', 'batches')}{last}{waiting}"
         return Text(said, style="bold", no_wrap=True, overflow="ellipsis")
 
 

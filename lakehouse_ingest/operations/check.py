@@ -25,6 +25,7 @@ from lakehouse_ingest.environment.spark_errors import sentence
 from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, TryAgain
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import CatalogSettings, Settings, StreamSettings
 from lakehouse_ingest.settings.secret_words import without_login
 from lakehouse_ingest.stages import sources
@@ -105,7 +106,7 @@ def _step(name: str, do: Callable[[], tuple[str, T]]) -> Step[T]:
 
 def _settings(settings: Settings, refuse_early: Callable[[], object]) -> tuple[str, None]:
     refuse_early()
-    return f"pipeline {settings.name}, {len(settings.streams)} streams", None
+    return f"pipeline {settings.name}, {many(len(settings.streams), 'stream')}", None
 
 
 def _java() -> tuple[str, Path]:
@@ -194,4 +195,4 @@ def _spark(settings: Settings, catalog: CatalogSettings, name: str, java: Path, 
             rows = spark.table(spark_name(name)).count()
         except (PySparkException, Py4JError) as failure:
             raise TryAgain(f"Spark can't write to the probe: {sentence(failure)[:150]}") from failure
-    return f"{pyspark.__version__} has added to the probe and read it: {rows} rows", None
+    return f"{pyspark.__version__} has added to the probe and read it: {many(rows, 'row')}", None

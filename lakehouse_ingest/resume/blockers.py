@@ -13,6 +13,7 @@ from itertools import groupby
 
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SourceChanged, TableChanged
 from lakehouse_ingest.ledger.marks import Head, highest, no_further
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import Choice, Offsets, SourceIdentity, begun_again, is_same_topic
 from lakehouse_ingest.tables import Position, Registered
 
@@ -181,7 +182,7 @@ def _went_back(
 
 def _missed(missed: Offsets, source: SourceNow) -> Blocker:
     first, *others = missed
-    more = f", and those of {len(others)} other partitions," if others else ""
+    more = f", and those of {many(len(others), 'other partition')}," if others else ""
     count = sum(source.low[at] - offset for at, offset in missed.items())
     return Blocker(
         first[0],

@@ -194,7 +194,7 @@ def test_the_same_under_a_catalog_without_branches_and_declared_columns(
     said = command("promote", *words(bench, topic), "--table", topic, "--field", "a", "--yes")
     assert said.code == 0, said.err
     assert "+ a long in" in said.out
-    assert "1 rows were filled" in said.out
+    assert "1 row was filled" in said.out
     bench.ingest(settings)
     assert verdict_on(settings).code == PROVEN
 

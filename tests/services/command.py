@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from lakehouse_ingest.cli import app
+from lakehouse_ingest.cli import app, options
 from tests.services.pipelines import JAVA_OPTIONS
 
 PATIENCE = 120.0
@@ -38,7 +38,7 @@ class Command:
 
     def __call__(self, *words: object, environment: Mapping[str, str] | None = None) -> Said:
         wanted = _environment(environment)
-        app.LOADED.set(None)
+        options.LOADED.set(None)
         app.DEBUG.set(False)
         self._capsys.readouterr()
         with (

@@ -274,7 +274,7 @@ class TestCache:
         assert present("small") == []
         capsys.readouterr()
         assert len(ensure("small")) == 2
-        assert capsys.readouterr().err.startswith("Downloading 1 small jars, 1.0 MB, once")
+        assert capsys.readouterr().err.startswith("Downloading 1 small jar, 1.0 MB, once")
         assert maven.requests == {"xz-1.10.jar": 1, "large-1.jar": 2}
 
     def test_takes_from_an_older_version_what_is_the_same(

@@ -172,10 +172,11 @@ def test_where_a_variable_names_it_the_variable_is_named(command: Command) -> No
     assert f"`spark.options.spark.plugins` ({variable}) names code" in said.sentence
 
 
-def test_whoever_allows_it_gets_further(command: Command) -> None:
+@pytest.mark.parametrize("verb", ["status", "plan"])
+def test_whoever_allows_it_gets_further(verb: str, command: Command) -> None:
     """By the flag or the variable: the next thing that is wrong is said then."""
     environment = {"LAKEHOUSE_INGEST_CATALOG__PROPERTIES__io-impl": "evil.FileIO"}
-    words = ("status", "--topics", "t", "--catalog-uri", "thrift://x")
+    words = (verb, "--topics", "t", "--catalog-uri", "thrift://x")
     assert "names code" in command(*words, environment=environment).sentence
     assert "should be the http" in command(*words, "--allow-code", environment=environment).sentence
     allowed = {**environment, "LAKEHOUSE_INGEST_ALLOW_CODE": "1"}

@@ -25,7 +25,7 @@ from lakehouse_ingest.errors import TryAgain, fitted
 from lakehouse_ingest.observe.events import BatchLanded, SchemaChanged
 from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Watch
-from lakehouse_ingest.printable import all_printable, printable
+from lakehouse_ingest.printable import all_printable, many, printable
 from lakehouse_ingest.settings import HealthSettings
 from telemetry import OFF, Event
 from tests.services.command import on_a_terminal
@@ -209,3 +209,17 @@ def test_top_on_a_real_terminal_obeys_no_page() -> None:
     assert b"OWNED" in got
     for raw in (b"\x1b]", b"\x07", b"\x1b[2J"):
         assert raw not in got
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "read"),
+    [
+        (0, ("row",), "0 rows"),
+        (1, ("row",), "1 row"),
+        (1_000, ("row",), "1,000 rows"),
+        (1, ("batch", "batches"), "1 batch"),
+        (2, ("batch", "batches"), "2 batches"),
+    ],
+)
+def test_a_count_has_the_right_form_of_its_noun(count: int, words: tuple[str, ...], read: str) -> None:
+    assert many(count, *words) == read

@@ -85,7 +85,7 @@ def test_who_has_landed_and_has_no_mark_is_not_taken_for_new() -> None:
 
 def test_what_retention_took_of_several_partitions_is_one_question() -> None:
     (question,) = of_source(place({**STAND, ("t", 0): 3, ("t", 1): 5}), [], NOW)
-    assert "offsets 3 to 9, and those of 1 other partitions, before they were read" in str(question.error)
+    assert "offsets 3 to 9, and those of 1 other partition, before they were read" in str(question.error)
     skip = question.choices[Choice.SKIP]
     assert skip.offsets == {("t", 0): 10, ("t", 1): 20}
     assert "22 offsets are noted as lost" in skip.says

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from lakehouse_ingest.cli import options
 from lakehouse_ingest.errors import SettingsRefused
-from lakehouse_ingest.settings import Layer, Loaded, foreign, from_flags, load, load_settings, reference
+from lakehouse_ingest.settings import Layer, Loaded, foreign, from_flags, layers, load, load_settings, reference
 from lakehouse_ingest.settings.line_numbers import of_toml, of_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -287,3 +288,8 @@ def test_the_origin_of_a_name_is_not_that_of_a_columns(tmp_path: Path) -> None:
     found = loaded(path)
     assert found.explained("start under another `name`") == "start under another `name`"
     assert found.explained("mend `topics`") == "mend `topics` (p.toml line 2)"
+
+
+def test_every_flag_of_a_verb_is_a_setting_and_has_its_help() -> None:
+    """Two tables, since help is shown without loading the settings; `run` takes all of them."""
+    assert options.FLAGS.keys() == layers.FLAGS.keys()

@@ -14,6 +14,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.operations.acknowledge import Losses, look, ranges_of
 from lakehouse_ingest.operations.verify.findings import FindingKind
 from lakehouse_ingest.operations.verify.missing_ranges import MissingRange, total
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import TopicPartition
 from lakehouse_ingest.settings import Settings
 
@@ -52,17 +53,17 @@ def _of_stream(losses: Losses) -> Iterator[RenderableType]:
         yield Text("Nothing of it is lost, so there is nothing to acknowledge.")
         return
     verdict = losses.verified.verdict
-    yield Text(f"{losses.lost:,} offset{' is' if losses.lost == 1 else 's are'} lost:")
+    yield Text(f"{many(losses.lost, 'offset is', 'offsets are')} lost:")
     yield listed([each for each in verdict.findings if each.kind is FindingKind.LOST])
     if more := verdict.unlisted.get(FindingKind.LOST):
-        yield Text(f"and {more:,} ranges more")
+        yield Text(f"and {many(more, 'range')} more")
     ranges = [(at, each) for at, of in losses.meant.items() for each in of]
     says = "were acknowledged" if losses.done else "would be acknowledged"
     yield Text(f"{total(losses.meant):,} of them {says} as removed:" if ranges else f"None of them {says}.")
     for at, each in ranges[:SHOWN]:
         yield Text(f"  {_named(at, each)}")
     if len(ranges) > SHOWN:
-        yield Text(f"  and {len(ranges) - SHOWN:,} ranges more")
+        yield Text(f"  and {many(len(ranges) - SHOWN, 'range')} more")
 
 
 def _named(at: TopicPartition, lost: MissingRange) -> str:

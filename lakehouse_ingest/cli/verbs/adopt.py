@@ -10,6 +10,7 @@ from rich.text import Text
 
 from lakehouse_ingest.cli.repair import repair
 from lakehouse_ingest.operations.adopt.takeover import AdoptedTable, Adoption, OriginOption, look, look_for_traces
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import TopicPartition
 from lakehouse_ingest.settings import Settings
 
@@ -65,7 +66,7 @@ def _of_stream(adoption: Adoption) -> Iterator[RenderableType]:
     yield Text.assemble(name, f": {adoption.note}.")
     yield from (Text(_goes_on(adoption, at)) for at in [*adoption.offsets][:SHOWN])
     if (more := len(adoption.offsets) - SHOWN) > 0:
-        yield Text(f"  and {more} partitions more, see --json")
+        yield Text(f"  and {many(more, 'partition')} more, see --json")
     yield from (Text(_of_table(each)) for each in adoption.tables)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lakehouse_ingest.environment.terminal import say
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import LiveFile, PipelineTables
 from lakehouse_ingest.tables.catalog_address import catalog_at
@@ -42,7 +43,9 @@ def files(
                     raise
                 unread.append(failure)
     if unread:
-        raise type(unread[0])(f"{unread[0]}; not listed, or not all of it: {len(unread)} of {len(names)} tables")
+        raise type(unread[0])(
+            f"{unread[0]}; not listed, or not all of it: {len(unread)} of {many(len(names), 'table')}"
+        )
 
 
 def listed(

@@ -9,6 +9,7 @@ from lakehouse_ingest.environment.jars import bundle as bundling
 from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import SettingsRefused
+from lakehouse_ingest.printable import many
 
 
 def warm() -> None:
@@ -28,5 +29,5 @@ def bundle(folder: Path, kinds: Sequence[str] | None = None) -> None:
     for kind in kinds or ALL_KINDS:
         made = bundling.bundle(kind, folder)
         state = f"{made.added} of them new" if made.added else "all of them there already"
-        console.print(f"{folder / kind}: {len(made.jars)} jars, {made.megabytes:.1f} MB, {state}")
+        console.print(f"{folder / kind}: {many(len(made.jars), 'jar')}, {made.megabytes:.1f} MB, {state}")
     console.print(f"Carry {folder} to the machine without a network, and set LAKEHOUSE_INGEST_JARS there to its path.")

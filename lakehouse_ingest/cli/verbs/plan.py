@@ -11,6 +11,7 @@ from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.pipeline.assembly import foreseen
 from lakehouse_ingest.pipeline.dry_run import Foresight, Outlook, is_changed, properties_of
 from lakehouse_ingest.pipeline.options import RunOptions
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.tables import Column, Foreseen
@@ -50,7 +51,7 @@ def _shown(found: Foresight) -> Iterator[RenderableType]:
         [each for each in found.tables if is_changed(each) and (each.before is None) is new] for new in (True, False)
     )
     if found.changed:
-        yield Text(f"{_many(len(made), 'table')} would be made, {len(changed)} changed.", style="bold")
+        yield Text(f"{many(len(made), 'table')} would be made, {len(changed)} changed.", style="bold")
     else:
         yield Text("The catalog would stay as it is.", style="bold")
 
@@ -93,7 +94,7 @@ def _of_table(table: Foreseen, found: Foresight, files: float | None) -> Iterato
         yield Text(f"    {key} = {text}", style="dim")
     yield from (Text(f"    {note}", style="dim") for note in found.notes.get(name, ()))
     if files is not None:
-        yield Text(f"    about {_many(max(1, round(files)), 'file')} an hour, estimated from the records looked at")
+        yield Text(f"    about {many(max(1, round(files)), 'file')} an hour, estimated from the records looked at")
 
 
 def _column(column: Column) -> str:
@@ -102,10 +103,6 @@ def _column(column: Column) -> str:
 
 def _listed(each: object) -> str:
     return f"[{', '.join(map(str, each))}]" if isinstance(each, tuple) else str(each)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _files(found: Foresight) -> Mapping[str, float]:

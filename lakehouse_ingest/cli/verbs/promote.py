@@ -11,6 +11,7 @@ from rich.text import Text
 from lakehouse_ingest.cli.repair import repair
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.operations.promote.promotion import Promotion, look
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import Settings
 
 
@@ -37,11 +38,14 @@ def _shown(found: Promotion, *, done: bool) -> Iterator[RenderableType]:
         yield Text(f"+ {name} {found.iceberg} in {found.table}")
     else:
         yield Text(f"{found.table} has the column {name} {found.iceberg} already.")
-    yield Text(f"{found.rows:,} rows have it in `_rescued`; the column takes {found.fitting:,} of these values.")
+    yield Text(
+        f"{many(found.rows, 'row has', 'rows have')} it in `_rescued`;"
+        f" the column takes {found.fitting:,} of these values."
+    )
     if found.rows > found.fitting:
         yield Text("The others stay where they are; --type names another type for a new column.")
     if done:
-        yield Text(f"{found.filled:,} rows were filled.")
+        yield Text(f"{many(found.filled, 'row was', 'rows were')} filled.")
 
 
 def _plain(found: Promotion) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline, listed
 from lakehouse_ingest.environment.terminal import Terminal, say
 from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, StreamVerdict
 from lakehouse_ingest.operations.verify.streams import Verified, of_streams
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.catalog_address import catalog_at
 
@@ -42,23 +43,23 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
     if verdict.adopted:
         yield Text(f"begun where another writer ended, whose rows are not looked at: {verdict.adopted}")
     if verdict.beyond:
-        yield Text(f"{verdict.beyond:,} rows of a batch that is not complete yet: looked at for duplicates only")
+        yield Text(f"{many(verdict.beyond, 'row')} of a batch that is not complete yet: looked at for duplicates only")
     for topic, count in verdict.older.items():
-        yield Text(f"{count:,} rows of an earlier log of {topic}: looked at for duplicates only")
+        yield Text(f"{many(count, 'row')} of an earlier log of {topic}: looked at for duplicates only")
     if verdict.back:
-        yield Text(f"{verdict.back:,} rows that were acknowledged as removed are in a table again")
+        yield Text(f"acknowledged as removed, and in a table again: {many(verdict.back, 'row')}")
     if not verdict.findings:
         return
     yield listed(verdict.findings)
     for kind, count in verdict.unlisted.items():
-        yield Text(f"and {count:,} findings more of the kind {kind}")
+        yield Text(f"and {many(count, 'finding')} more of the kind {kind}")
 
 
 def _sentence(verdict: StreamVerdict) -> str:
     """Where the offsets are, and whether each has exactly one place."""
     tables = len([count for count in verdict.tables.values() if count])
     parts = {
-        f"in {tables} table{'' if tables == 1 else 's'}": sum(verdict.tables.values()),
+        f"in {many(tables, 'table')}": sum(verdict.tables.values()),
         "among the dead letters": verdict.dead,
         "filtered": verdict.filtered,
         "discarded": verdict.discarded,
@@ -72,7 +73,7 @@ def _sentence(verdict: StreamVerdict) -> str:
     counts = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count) or "none"
     whole = "; every other one in exactly one place" if verdict.removed else "; every one in exactly one place"
     proven = {PROVEN: whole, UNTOLD: "; the rest in one place each"}.get(verdict.code, "")
-    return f"{verdict.offsets:,} offsets of {verdict.partitions} partitions: {counts}{proven}"
+    return f"{many(verdict.offsets, 'offset')} of {many(verdict.partitions, 'partition')}: {counts}{proven}"
 
 
 # -- for machines -----------------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from lakehouse_ingest.environment.jars.download import Received
 from lakehouse_ingest.environment.terminal import Terminal
+from lakehouse_ingest.printable import many
 
 
 @contextmanager
 def shown(kind: str, files: int, size: int, where: Path) -> Iterator[Callable[[Received], None]]:
     """Announces the download of that many files and bytes; what the block is given shows how far it is."""
     console = Terminal(stderr=True)
-    about = f"{files} {kind} jars, {size / 2**20:.1f} MB"
+    about = f"{many(files, f'{kind} jar')}, {size / 2**20:.1f} MB"
     console.print(f"Downloading {about}, once; they are kept in {where}", soft_wrap=True)
     with _bar(console, kind, size) if console.is_terminal else _lines(console, files) as report:
         yield report

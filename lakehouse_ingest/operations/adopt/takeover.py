@@ -13,6 +13,7 @@ from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefuse
 from lakehouse_ingest.operations.adopt import Origin, checkpoint, groups, offsets_file
 from lakehouse_ingest.operations.adopt.summaries import Traces, Writer, together, traces
 from lakehouse_ingest.operations.proposal import Proposal
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition
 from lakehouse_ingest.resume import decision
 from lakehouse_ingest.resume.decision import Decision, DecisionKind
@@ -286,7 +287,7 @@ def _has_begun(adoption: Adoption, namespace: str) -> NeedsOperator | None:
 
 def _lost(adoption: Adoption) -> SourceChanged:
     (at, (start, end)), *others = adoption.lost.items()
-    more = f", and those of {len(others)} partitions more," if others else ""
+    more = f", and those of {many(len(others), 'partition')} more," if others else ""
     return SourceChanged(
         f"topic {at[0]} partition {at[1]} has lost the offsets {start} to {end - 1}{more} that are to be read"
         " next (retention): restore them; --accept-loss goes on behind them"

@@ -26,6 +26,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
+from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import Offsets, SourceIdentity
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.sources import refusals
@@ -254,8 +255,8 @@ class Kafka:
         self._describe(group)
         count = sum(high[at] - low[at] for at in low)
         return (
-            f"{', '.join(self._shown()) or 'none yet'} at cluster {cluster}: {len(low)} partitions, {count:,} offsets,"
-            f" {read}"
+            f"{', '.join(self._shown()) or 'none yet'} at cluster {cluster}: {many(len(low), 'partition')},"
+            f" {many(count, 'offset')}, {read}"
         )
 
     def _shown(self) -> Iterator[str]:
