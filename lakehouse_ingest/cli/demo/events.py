@@ -36,7 +36,7 @@ class Made:
     first: int  # number of its first event
     acknowledged: int = 0
     sound: Counter[str] = field(default_factory=Counter)  # by type
-    broken: Counter[str] = field(default_factory=Counter)  # by the reason that they should be set aside for
+    broken: Counter[str] = field(default_factory=Counter)  # by the reason that they should be dead-lettered for
     filtered: Counter[int] = field(default_factory=Counter)  # acknowledged ones that should be, by partition
     column: str | None = None  # the field that appeared, should become one
     since: int | None = None  # number of the first event that has it

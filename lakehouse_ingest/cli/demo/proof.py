@@ -1,15 +1,13 @@
-"""Whether the counts add up: the tables as they were read back, the topic, and what the producer says it made.
+"""Whether the counts add up: `verify` says that every offset is in one place, and the producer what it made.
 
-Nothing here is taken from the pipeline's own counts but what says so: rows and offsets come out of the tables, ends
-of the topic from the broker, and what was produced from the producer. What is filtered is in no table by design: then
-the offsets that are missing, what the producer made to be filtered, and the batch record have to be of one mind.
+A second engine counts the rows again, so that nobody has to believe `verify` alone.
 """
 
+import dataclasses
 import datetime as dt
 import importlib.metadata
 import json
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +15,8 @@ from shlex import quote
 from typing import Any
 
 from lakehouse_ingest.cli.demo.events import Made
-from lakehouse_ingest.cli.demo.reading_back import ALARMS, BATCHES, DEAD, NAMESPACE, TOPIC, Found, Held, Since, catalog
+from lakehouse_ingest.cli.demo.reading_back import ALARMS, BATCHES, DEAD, NAMESPACE, TOPIC, Found, Since, catalog
+from lakehouse_ingest.operations.verify.findings import StreamVerdict
 from lakehouse_ingest.records import Offsets
 
 
@@ -45,52 +44,56 @@ class Run:
     seconds: Mapping[str, float]
 
     @property
+    def size(self) -> int:
+        """How many offsets the topic got in this run."""
+        return sum(self.ends.values()) - sum(self.begins.values())
+
+    @property
     def received(self) -> int:
         return sum(batch.received for batch in self.batches)
 
 
-def problems(run: Run, found: Found) -> list[str]:
+def problems(run: Run, verdict: StreamVerdict | None, found: Found) -> list[str]:
     """Each a sentence; none when every record produced is in exactly the one place where it should be."""
-    return [*_offsets(run, found), *_counts(run, found), *_appeared(run, found)]
+    return [*_verified(run, verdict, found), *_produced(run, found), *_appeared(run, found)]
 
 
-def held_by_partition(run: Run, found: Found) -> Iterator[tuple[int, int, Held]]:
-    """Where each partition of the topic began in this run and ends, and what the tables hold of it."""
-    held = {each.partition: each for each in found.held}
-    for at, end in sorted(run.ends.items()):
-        yield run.begins.get(at, 0), end, held.get(at[1], Held(at[1], 0, 0, 0, -1, 0, 0))
+def _verified(run: Run, verdict: StreamVerdict | None, found: Found) -> Iterator[str]:
+    """`verify` has looked at the whole topic and found nothing, and the second engine counts the same rows."""
+    if verdict is None:
+        yield "verify finds nothing of the pipeline in the catalog"
+        return
+    yield from (each.says for each in verdict.findings)
+    produced = sum(run.ends.values())
+    placed = sum(verdict.tables.values()) + verdict.dead + verdict.filtered
+    if not verdict.offsets == placed == produced:
+        yield (
+            f"verify has counted {verdict.offsets} offsets, {placed} rows and filtered records;"
+            f" the topic has {produced} offsets"
+        )
+    counted = {**verdict.tables, **({DEAD: verdict.dead} if verdict.dead else {})}
+    there = {**found.landed(of_run=False), **({DEAD: dead} if (dead := sum(found.dead(of_run=False).values())) else {})}
+    yield from _unequal(counted, there, "rows are counted by verify", f"by {found.engine}")
 
 
-def _offsets(run: Run, found: Found) -> Iterator[str]:
-    for begin, end, there in held_by_partition(run, found):
-        name = f"partition {there.partition}"
-        if there.rows > there.offsets:
-            yield f"{name}: {there.rows - there.offsets} rows are there more than once"
-        if there.offsets + there.filtered != end:
-            yield f"{name}: {there.offsets} offsets in tables and {there.filtered} filtered are not the topic's {end}"
-        absent, made = end - begin - there.new, run.made.filtered[there.partition]
-        if absent != made:
-            yield f"{name}: {absent} offsets of this run are in no table, {made} events were made to be filtered"
-        if there.last >= end or there.first < 0:
-            yield f"{name}: offsets {there.first} to {there.last}, the topic has 0 to {end - 1}"
-    for number in {each.partition for each in found.held} - {number for _, number in run.ends}:
-        yield f"partition {number}: the topic has no such partition"
+def _produced(run: Run, found: Found) -> Iterator[str]:
+    """What became of the events of this run, against what the producer says it made."""
+    made, size = run.made, run.size
+    if size != made.acknowledged:
+        yield f"{made.acknowledged} events were produced, the topic has grown by {size}"
+    landed, dead = found.landed(of_run=True), found.dead(of_run=True)
+    wanted = {f"{NAMESPACE}.{kind}": count for kind, count in made.sound.items()}
+    yield from _unequal(wanted, landed, "events were made so", "landed")
+    yield from _unequal(made.broken, dead, "events were made so", "are dead letters")
+    left = size - sum(landed.values()) - sum(dead.values())
+    if left != (filtered := made.filtered.total()):
+        yield f"{left} offsets of this run are in no table, {filtered} events were made to be filtered"
 
 
-def _counts(run: Run, found: Found) -> Iterator[str]:
-    made = run.made
-    there = found.total(of_run=True) + made.filtered.total()
-    if there != made.acknowledged:
-        yield f"{made.acknowledged} events were produced, {there} of this run are in tables or filtered"
-    wanted = Counter({f"{NAMESPACE}.{kind}": count for kind, count in made.sound.items()})
-    yield from _unequal(wanted, found.landed(of_run=True), "landed")
-    yield from _unequal(made.broken, found.dead(of_run=True), "were set aside")
-
-
-def _unequal(made: Mapping[str, int], found: Mapping[str, int], what: str) -> Iterator[str]:
+def _unequal(made: Mapping[str, int], found: Mapping[str, int], so: str, what: str) -> Iterator[str]:
     for name in sorted({*made, *found}):
         if made.get(name, 0) != found.get(name, 0):
-            yield f"{name}: {made.get(name, 0)} events were made so, {found.get(name, 0)} {what}"
+            yield f"{name}: {made.get(name, 0)} {so}, {found.get(name, 0)} {what}"
 
 
 def _appeared(run: Run, found: Found) -> Iterator[str]:
@@ -113,34 +116,24 @@ def _appeared(run: Run, found: Found) -> Iterator[str]:
 # -- what stays beside the warehouse -----------------------------------------------------------------------------------
 
 
-def as_json(run: Run, found: Found, wrong: Sequence[str]) -> dict[str, Any]:
+def as_json(run: Run, verdict: StreamVerdict | None, found: Found, wrong: Sequence[str]) -> dict[str, Any]:
     ages = [batch.freshness for batch in run.batches if batch.freshness is not None]
     lake = catalog(run.uri, run.token)
-    names = [*found.columns]
+    columns = found.columns
     return {
         "serve": f"lakehouse-ingest catalog serve --warehouse {quote(str(run.warehouse))}",
         "catalog": run.uri,
         "warehouse": str(run.warehouse),
         "topic": TOPIC,
-        "tables": {"events": names, "dead_letters": DEAD, "batches": BATCHES},
+        "tables": {"events": [*columns], "dead_letters": DEAD, "batches": BATCHES},
         "adds_up": not wrong,
         "problems": list(wrong),
-        "counts": {"run": _of_run(run, found), "total": _in_total(run, found)},
-        "offsets": {
-            str(there.partition): {
-                "end": end,
-                "rows": there.rows,
-                "first": there.first,
-                "last": there.last,
-                "absent": end - there.offsets,
-                "filtered_says_the_batch_record": there.filtered,
-            }
-            for _, end, there in held_by_partition(run, found)
-        },
-        "columns": {name: dict(columns) for name, columns in found.columns.items()},
+        "counts": {"run": _of_run(run, found), "total": _in_total(run, verdict, found)},
+        "verify": {"code": verdict.code, **dataclasses.asdict(verdict)} if verdict else None,
+        "columns": columns,
         "columns_that_appeared": _columns(run, found),
-        "days": _days({name: lake.load_table(name).inspect.partitions().to_pylist() for name in names}),
-        "snapshots": {name: len(lake.load_table(name).history()) for name in (*names, DEAD, BATCHES)},
+        "days": _days({name: lake.load_table(name).inspect.partitions().to_pylist() for name in columns}),
+        "snapshots": {name: len(lake.load_table(name).history()) for name in (*columns, DEAD, BATCHES)},
         "batches": len(run.batches),
         "freshness_s": {"p50": round(statistics.median(ages), 2), "max": round(max(ages), 2)} if ages else None,
         "events_per_second": round(run.received / max(0.1, run.seconds["ingesting"])),
@@ -152,20 +145,19 @@ def as_json(run: Run, found: Found, wrong: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_run(run: Run, found: Found) -> dict[str, Any]:
-    ranges = [(end - begin, there.new) for begin, end, there in held_by_partition(run, found)]
+    outcomes = _outcomes(found, of_run=True)
     return {
         "produced": run.made.acknowledged,
         "received": run.received,
-        **_outcomes(found, of_run=True),
-        "filtered": sum(size - there for size, there in ranges),
+        **outcomes,
+        "filtered": run.size - outcomes["landed"] - outcomes["dead"],
         "made": {"sound": dict(run.made.sound), "broken": dict(run.made.broken), "filtered": run.made.filtered.total()},
     }
 
 
-def _in_total(run: Run, found: Found) -> dict[str, Any]:
-    produced = sum(run.ends.values())
-    filtered = produced - sum(each.offsets for each in found.held)
-    return {"produced": produced, **_outcomes(found, of_run=False), "filtered": filtered}
+def _in_total(run: Run, verdict: StreamVerdict | None, found: Found) -> dict[str, Any]:
+    filtered = verdict.filtered if verdict else 0
+    return {"produced": sum(run.ends.values()), **_outcomes(found, of_run=False), "filtered": filtered}
 
 
 def _outcomes(found: Found, *, of_run: bool) -> dict[str, Any]:

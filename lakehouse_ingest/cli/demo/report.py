@@ -9,24 +9,25 @@ from rich.table import Table
 from rich.text import Text
 
 from lakehouse_ingest.cli.demo.events import HEARTBEAT, READING
-from lakehouse_ingest.cli.demo.proof import Run, held_by_partition
-from lakehouse_ingest.cli.demo.reading_back import ALARMS, DEAD, NAMESPACE, QUESTION, TOPIC, Found
+from lakehouse_ingest.cli.demo.proof import Run
+from lakehouse_ingest.cli.demo.reading_back import ALARMS, DEAD, NAMESPACE, TOPIC, Found
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, verdict_sentence
 from lakehouse_ingest.environment.terminal import Terminal
+from lakehouse_ingest.operations.verify.findings import StreamVerdict
 from lakehouse_ingest.records import SOURCE
 
 WIDTH, DETAIL = 80, 40
 NONE = "–"  # noqa: RUF001 - what stands in a table where no number is
 
 
-def show(console: Terminal, run: Run, found: Found, told: Mapping[str, Any]) -> None:
+def show(console: Terminal, run: Run, verdict: StreamVerdict | None, found: Found, told: Mapping[str, Any]) -> None:
     """Fits on 80 columns, and reads the same where there are no colours."""
     _events(console, run, told)
     _types(console, run, found)
     _appeared(console, run, found)
     _reasons(console, run, found)
     _days(console, found, told)
-    _question(console, found)
-    _proof(console, run, found)
+    _proof(console, verdict, found)
     console.print(_verdict(run, told, found))
 
 
@@ -85,11 +86,7 @@ def _types(console: Terminal, run: Run, found: Found) -> None:
 
 
 def _written(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {_short_type(kind)}" for name, kind in columns.items() if name != SOURCE)
-
-
-def _short_type(kind: str) -> str:
-    return kind.lower().replace('"', "").replace("timestamp with time zone", "timestamptz")
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items() if name != SOURCE)
 
 
 def _appeared(console: Terminal, run: Run, found: Found) -> None:
@@ -103,7 +100,6 @@ def _appeared(console: Terminal, run: Run, found: Found) -> None:
         _columns(ALARMS, "rows", "from event", "to event"),
         ([f"{each.column} {_is(each.there)}", each.rows, each.first, each.last] for each in found.since),
     )
-    _quoted(console, found.queries[2:])
 
 
 def _is(there: bool) -> str:  # noqa: FBT001 - one word or the other
@@ -138,31 +134,16 @@ def _days(console: Terminal, found: Found, told: Mapping[str, Any]) -> None:
     )
 
 
-def _question(console: Terminal, found: Found) -> None:
-    _print(
-        console,
-        f"A question to two of them, answered by {found.engine} through the REST catalog",
-        _columns("location", "degrees", "alarms", "codes"),
-        found.answer,
-    )
-    if found.queries:
-        _quoted(console, [QUESTION])
-
-
-def _proof(console: Terminal, run: Run, found: Found) -> None:
-    _print(
-        console,
-        f"Do the counts add up? All tables, read by {found.engine}, against the topic",
-        _columns("partition", "end in Kafka", "rows", "offsets", "in no table", "filtered in record"),
-        (
-            [str(there.partition), end, there.rows, there.offsets, end - there.offsets, there.filtered]
-            for _, end, there in held_by_partition(run, found)
-        ),
-    )
-    if found.queries:
-        _quoted(console, found.queries[:2])
+def _proof(console: Terminal, verdict: StreamVerdict | None, found: Found) -> None:
+    console.print(Text("Do the counts add up? What `lakehouse-ingest verify` says", style="bold"))
+    console.print(Text(verdict_sentence(verdict) if verdict else UNKNOWN_STREAM), width=WIDTH)
+    console.print()
+    if found.query:
+        console.print(Text(f"The same rows, counted by {found.engine} through the REST catalog", style="bold"))
+        console.print(Text("\n".join(f"  {line}" for line in found.query.splitlines()), style="dim"), soft_wrap=True)
+        console.print()
     else:
-        console.print("DuckDB is not installed (the extra `demo`), so pyiceberg has read them.\n")
+        console.print("DuckDB is not installed (the extra `demo`), so pyiceberg has counted the rows.\n")
 
 
 def _verdict(run: Run, told: Mapping[str, Any], found: Found) -> Panel:
@@ -174,7 +155,7 @@ def _verdict(run: Run, told: Mapping[str, Any], found: Found) -> Panel:
         "{produced:,} produced = {landed:,} landed + {dead:,} dead letters + {filtered:,} filtered.".format(**count),
         "Each of the topic's {produced:,} offsets is in exactly one table, but for the {filtered:,} filtered ones, "
         "which are in none.".format(**total),
-        f"So says {found.engine}; producer and batch record say the same.",
+        f"So says `lakehouse-ingest verify`; {found.engine} and the producer count the same.",
     ]
     said += [
         "New column {column} in {table} since event {since_event:,}; {null:,} older rows null.".format(**each)
@@ -201,9 +182,3 @@ def _print(console: Terminal, title: str, table: Table, rows: Iterable[Sequence[
     console.print(Text(title, style="bold"))
     console.print(table, width=WIDTH)
     console.print()
-
-
-def _quoted(console: Terminal, queries: Sequence[str]) -> None:
-    for sql in queries:
-        console.print(Text("\n".join(f"  {line}" for line in sql.splitlines()), style="dim"), soft_wrap=True)
-        console.print()

@@ -33,6 +33,7 @@ from lakehouse_ingest.environment.signals import stopping
 from lakehouse_ingest.environment.terminal import Terminal
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.operations.verify.streams import of_streams
 from lakehouse_ingest.pipeline.assembly import Running, opened
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.records import Offsets
@@ -177,7 +178,7 @@ def demo(folder: Path, seconds: float, *, keep: bool = False, jars: Path | None 
                 work.result()
             screen.say("all of them are in tables; now to read those back")
             screen.end()
-            _report(screen.console, _run(here, plant, screen.counts, begins, ends, took))
+            _report(screen.console, here, _run(here, plant, screen.counts, begins, ends, took))
             if keep:
                 _stay(running, work, screen, here, plant)
     screen.console.print(
@@ -361,13 +362,14 @@ def _run(
     )
 
 
-def _report(console: Terminal, run: Run) -> None:
+def _report(console: Terminal, here: DemoFolder, run: Run) -> None:
+    verdict = of_streams(here.settings, here.uri)[0].verdict
     found = read_back(run.uri, run.token, run.begins)
-    wrong = proof.problems(run, found)
-    told = proof.as_json(run, found, wrong)
+    wrong = proof.problems(run, verdict, found)
+    told = proof.as_json(run, verdict, found, wrong)
     written = proof.write(run, told)
     console.print()
-    report.show(console, run, found, told)
+    report.show(console, run, verdict, found, told)
     if wrong:
         raise DoesNotAddUp(f"the counts do not add up: {'; '.join(wrong)} (see {written})")
 

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline, listed
+from lakehouse_ingest.cli.printing import UNKNOWN_STREAM, headline, listed, verdict_sentence
 from lakehouse_ingest.environment.terminal import Terminal, say
-from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG, StreamVerdict
+from lakehouse_ingest.operations.verify.findings import PROVEN, UNTOLD, WRONG
 from lakehouse_ingest.operations.verify.streams import Verified, of_streams
 from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import Settings
@@ -39,7 +39,7 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
     if verdict is None:
         yield Text(UNKNOWN_STREAM)
         return
-    yield Text(_sentence(verdict), style="green" if verdict.code == PROVEN else "")
+    yield Text(verdict_sentence(verdict), style="green" if verdict.code == PROVEN else "")
     if verdict.adopted:
         yield Text(f"begun where another writer ended, whose rows are not looked at: {verdict.adopted}")
     if verdict.beyond:
@@ -53,27 +53,6 @@ def _of_stream(found: Verified) -> Iterator[RenderableType]:
     yield listed(verdict.findings)
     for kind, count in verdict.unlisted.items():
         yield Text(f"and {many(count, 'finding')} more of the kind {kind}")
-
-
-def _sentence(verdict: StreamVerdict) -> str:
-    """Where the offsets are, and whether each has exactly one place."""
-    tables = len([count for count in verdict.tables.values() if count])
-    parts = {
-        f"in {many(tables, 'table')}": sum(verdict.tables.values()),
-        "among the dead letters": verdict.dead,
-        "filtered": verdict.filtered,
-        "discarded": verdict.discarded,
-        "removed on purpose": verdict.removed,
-        "offset gaps": verdict.holes,
-        "offset gaps by the batch log": verdict.holes_recorded,
-        "lost": verdict.lost,
-        "unknown": verdict.unknown,
-        "too many": verdict.duplicates,
-    }
-    counts = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count) or "none"
-    whole = "; every other one in exactly one place" if verdict.removed else "; every one in exactly one place"
-    proven = {PROVEN: whole, UNTOLD: "; the rest in one place each"}.get(verdict.code, "")
-    return f"{many(verdict.offsets, 'offset')} of {many(verdict.partitions, 'partition')}: {counts}{proven}"
 
 
 # -- for machines -----------------------------------------------------------------------------------------
