@@ -179,7 +179,7 @@ def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
         said = ""
         for line in running.stdout:
             said += line
-            if "What to type next" in line:
+            if "_TOKEN=" in line:
                 break
         uri = said.partition("catalog    ")[2].partition(",")[0]
         token = said.partition("_TOKEN=")[2].split()[0]
