@@ -304,7 +304,7 @@ def _through(
     wait(lambda: not plant.running)
     plant.stop()
     ends, produced = _ends(here.source), screen.elapsed
-    screen.say(f"{plant.made.acknowledged:,} events produced; the last of them land")
+    screen.say(f"{plant.made.acknowledged:,} events produced; the last of them are being written")
     wait(lambda: _reached(_complete(here), ends))
     landed = screen.elapsed
     # Of the last batch we are told a moment after it is done.
