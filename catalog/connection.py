@@ -35,6 +35,7 @@ class CatalogClient:
     ) -> None:
         self.pyiceberg = pyiceberg
         self.settled = settled  # gets the table of each publication that took effect though its answer was lost
+        self.hidden_keys = hidden_keys
         # Read once connected: a server may hand out credentials in its own configuration.
         self._secrets = secrets_in(pyiceberg.properties, hidden_keys)
         self._let_in = False

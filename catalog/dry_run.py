@@ -86,7 +86,7 @@ class DryRun:
 
 def rehearse(client: CatalogClient, run: DryRun) -> CatalogClient:
     """Give a client of the same tables whose changes are held in memory only."""
-    return CatalogClient(cast("Catalog", _Rehearsed(client.pyiceberg, run)))
+    return CatalogClient(cast("Catalog", _Rehearsed(client.pyiceberg, run)), hidden_keys=client.hidden_keys)
 
 
 class _Rehearsed:

@@ -32,7 +32,10 @@ class PullReader(InMemoryMetricReader):
 
     def scrape(self, accept: str) -> HttpAnswer:
         """`accept`: the header of that name."""
-        encode, kind = choose_encoder(accept)
+        try:
+            encode, kind = choose_encoder(accept)
+        except (TypeError, ValueError):  # a header with a version that is none
+            encode, kind = choose_encoder("")
         return HttpAnswer(encode(_Collected(self.get_metrics_data())), kind)
 
 

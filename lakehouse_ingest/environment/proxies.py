@@ -82,6 +82,12 @@ def reach_this_machine(environ: MutableMapping[str, str] = os.environ) -> None:
         environ["no_proxy"] = environ["NO_PROXY"] = ",".join(filter(None, [named, *near]))
 
 
+def refuse_wrong_proxies(environ: Mapping[str, str] = os.environ) -> None:
+    """Before a client of Python's reads them, whose errors may quote half a password."""
+    for scheme in SCHEMES:
+        _proxy(scheme, environ)
+
+
 def _proxies(environ: Mapping[str, str]) -> Properties:
     found: Properties = {}
     for scheme in SCHEMES:

@@ -201,8 +201,9 @@ class BatchRunner:
         routed = routed.persist()  # read more than once, and only the first time from the broker
         try:
             with self.watch.stage("plan", self.name):
-                with self._span("read", runs=("read", "route")):
-                    looked = split_by_table.look(routed, work.range, self.stream, self.tables, traces=work.traced)
+                looked = split_by_table.look(
+                    routed, work.range, self.stream, self.tables, self._span, traces=work.traced
+                )
                 ready = split_by_table.make_ready(looked.groups, self.tables, self._each)
                 parted = split_by_table.split(looked, ready, self.stream, self.tables, self._span, self.transform)
             yield parted

@@ -66,7 +66,6 @@ class OneStart:
     ending: ExitStack  # closed at the end of the start
     goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
-    progress: QueryProgress | None = None
     _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
     _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
     _closing: Event = field(default_factory=Event)
@@ -167,10 +166,11 @@ class OneStart:
                 .start()
             )
         self.begun.close()
-        self.progress, self._began_at = QueryProgress(query), runner.record.complete
+        progress = stream.progress = QueryProgress(query)
+        self._began_at = runner.record.complete
         stream.watch.report(stream.name, State.RUNNING)
         try:
-            then = self._attend(query, self.progress, runner)
+            then = self._attend(query, progress, runner)
         finally:
             closing.set()
             if stream.stop.is_set():

@@ -94,9 +94,12 @@ def whole(records: DataFrame, keeper: TableKeeper, size: int, spans: Spans) -> S
     return SplitBatch([TablePart(keeper.landing, _shaped(records, keeper, plan, spans), size, plan.plan.names)])
 
 
-def look(routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, *, traces: bool) -> BatchLook:
+def look(
+    routed: DataFrame, batch: Range, stream: StreamSettings, tables: StreamTables, spans: Spans, *, traces: bool
+) -> BatchLook:
     """Find the routes of the records, the number of records on each, and their fields. Changes nothing."""
-    tally = _counted(routed, batch, traces=traces)
+    with spans("read", runs=("read", "route")):
+        tally = _counted(routed, batch, traces=traces)
     return BatchLook(routed, tally, _groups(routed, stream, tables))
 
 

@@ -57,7 +57,8 @@ class Stream:
     offsets: int = 0  # offsets in these batches
     at: Offsets = field(default_factory=dict)  # all offsets below are committed; empty before the first start
     newest: float | None = None  # the broker's time of the newest committed record
-    current: OneStart | None = None  # the running start, or the last one
+    current: OneStart | None = None  # the start that runs
+    progress: QueryProgress | None = None  # of its query, or of the last one
     _lake: PipelineTables | None = None
 
     @property
@@ -73,11 +74,6 @@ class Stream:
     @property
     def topics(self) -> Sequence[str]:
         return self.stream.topics
-
-    @property
-    def progress(self) -> QueryProgress | None:
-        """The progress of the running query."""
-        return self.current.progress if self.current else None
 
     @property
     def has_enough(self) -> bool:
@@ -110,6 +106,8 @@ class Stream:
                 self.watch.emit(Retrying(stream=self.name, attempt=again.attempt, wait_s=again.wait_s, error=failure))
                 self.watch.report(self.name, State.WAITING, failure)
                 self.stop.wait(again.wait_s)
+            finally:
+                self.current = None  # it holds the source's clients
 
     def refuse_unread(self) -> None:
         """Refuse settings about topics that no stream reads."""

@@ -182,6 +182,27 @@ class TestConnection:
         assert monotonic() - began < 20
 
 
+class TestProxyVariables:
+    def test_that_only_some_clients_read_change_nothing(
+        self, root: Path, into: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Java's clients know nothing of ALL_PROXY."""
+        monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+        jar = put_into(root, SMALL, CONTENT)
+        downloaded([jar], into)
+        assert (into / jar.name).read_bytes() == CONTENT
+
+    @pytest.mark.usefixtures("maven")
+    @pytest.mark.parametrize("wrong", ["http://user:pla/nted@h:9", "http://us[er:planted@proxy:80", "socks5://h:9"])
+    def test_that_are_wrong_are_refused_without_their_value(
+        self, wrong: str, into: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("http_proxy", wrong)
+        with pytest.raises(SettingsRefused, match=r"^http_proxy should be http://HOST:PORT") as refusal:
+            downloaded([], into)
+        assert "nted" not in str(refusal.value)
+
+
 class TestMirror:
     @pytest.mark.parametrize("mirror", ["maven.example", "ftp://maven.example", "https://me:secret@maven.example/"])
     def test_that_cannot_be_used_is_refused(self, mirror: str, into: Path, monkeypatch: pytest.MonkeyPatch) -> None:

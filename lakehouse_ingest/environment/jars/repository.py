@@ -19,6 +19,7 @@ from urllib.request import url2pathname
 
 import requests
 
+from lakehouse_ingest.environment.proxies import refuse_wrong_proxies
 from lakehouse_ingest.environment.trust_store import named_bundle
 from lakehouse_ingest.errors import SettingsRefused
 
@@ -49,6 +50,7 @@ def repository() -> Iterator[Read]:
     if root.startswith("file:"):
         yield partial(_from_folder, Path(url2pathname(urlsplit(root).path)))
         return
+    refuse_wrong_proxies(os.environ)
     # Threads may share the session: its pool of connections is urllib3's, and nothing else of it changes.
     with requests.Session() as session:
         yield partial(_from_web, session, root.rstrip("/"), named_bundle(os.environ) or True)
@@ -77,9 +79,13 @@ def _from_web(
     session: requests.Session, root: str, verify: str | Literal[True], path: str, start: int
 ) -> Generator[bytes, None, None]:
     # A length that is counted over compressed bytes would not be the file's.
+    # The other clients know nothing of ALL_PROXY, and what it may name, SOCKS, needs a package more.
+    proxies = {"all": ""}
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
-        with session.get(f"{root}/{path}", headers=headers, stream=True, timeout=PATIENCE_S, verify=verify) as answer:
+        with session.get(
+            f"{root}/{path}", headers=headers, stream=True, timeout=PATIENCE_S, verify=verify, proxies=proxies
+        ) as answer:
             if not answer.ok:
                 kind = ConnectionCut if answer.status_code in PASSING else NotServed
                 raise kind(f"{answer.status_code} {answer.reason}".strip())

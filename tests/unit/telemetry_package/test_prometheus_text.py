@@ -92,6 +92,15 @@ def test_before_anything_is_measured_there_is_an_empty_page() -> None:
         assert set(scraped(telemetry)) <= {"target", "lakehouse_telemetry_dropped"}
 
 
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=zz", "application/openmetrics-text;=", ";;,"]
+)
+def test_a_header_that_makes_no_sense_gets_a_page(accept: str) -> None:
+    with pulled() as telemetry:
+        assert (answer := telemetry.scrape(accept))
+        assert answer.status == 200
+
+
 def test_what_can_not_be_asked_for_is_nothing() -> None:
     telemetry = start(TelemetryOptions(metrics=True, exporter="none"))
     assert telemetry.scrape() is None
