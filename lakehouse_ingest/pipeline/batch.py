@@ -379,8 +379,8 @@ def _bad(rows: DataFrame) -> BadRecord:
     assert first
     why = f"{first.reason} ({first.told})" if first.told else first.reason
     return BadRecord(
-        f"topic {first.topic} partition {first.partition} offset {first.offset} cannot become a row: {why}; its batch"
-        ' is not published. Remove the cause, or set `on_error` to "log" to dead-letter such records'
+        f"topic {first.topic} partition {first.partition} offset {first.offset} cannot become a row: {why}, so its"
+        ' batch is not published; fix what sends it, or set `on_error` to "log"'
     )
 
 

@@ -785,7 +785,7 @@ def planned(*names: str, **settings: Any) -> tuple[ColumnPlan, ...]:
 
 @pytest.mark.parametrize("name", [SOURCE, RECORD, FAULT])
 def test_a_declared_column_may_not_take_the_name_of_one_of_ours(name: str) -> None:
-    with pytest.raises(SettingsRefused, match=f"column name {name} is taken"):
+    with pytest.raises(SettingsRefused, match=f"column name {name} of table ns.t is reserved"):
         planned("a", name)
 
 
