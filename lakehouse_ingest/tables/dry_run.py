@@ -1,13 +1,11 @@
 """The catalog of a dry run: changes stay in memory, and no start is fenced."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import catalog
 from catalog import TableState
-from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.tables.errors import explained
 from lakehouse_ingest.tables.pipeline_tables import PipelineTables
-from lakehouse_ingest.tables.position import Position
 
 
 class ImaginedTables(PipelineTables):
@@ -19,15 +17,6 @@ class ImaginedTables(PipelineTables):
 
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - no start is fenced
         return self._way.load(table)
-
-    def append(
-        self,
-        place: Position,
-        rows: Sequence[Mapping[str, object]],  # noqa: ARG002 - nothing has happened that could be logged
-        mark: Mark,  # noqa: ARG002
-        extra: Mapping[str, str],  # noqa: ARG002
-    ) -> Position:
-        return place
 
     def inspected(self, table: str) -> Sequence[str]:
         """Notes about a table that another program created."""

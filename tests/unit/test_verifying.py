@@ -336,3 +336,12 @@ def test_a_part_may_be_picked_of_what_is_lost() -> None:
     lost = {AT: [MissingRange(0, 10, 10), MissingRange(20, 30, 3)], ("other", 0): [MissingRange(0, 1, 1)]}
     wanted = {AT: [(8, 21), (25, 40)], ("none", 0): [(0, 9)]}
     assert narrowed(lost, wanted) == {AT: [MissingRange(8, 10, 2), MissingRange(20, 22, 2), MissingRange(25, 30, 1)]}
+
+
+class TestNegativeOffsets:
+    def test_are_of_no_log_and_end_nothing(self) -> None:
+        """Somebody changed such rows; those beside them are counted as ever."""
+        stored, at = OffsetSets(), ("t", 0)
+        assert stored.add(at, 0, array([-1, -1, -(2**63), 4, 4, 5])) == 1
+        assert [(where, [*runs]) for where, runs in stored.repeated()] == [(at, [(4, 4)])]
+        assert stored.lowest(at) == 4

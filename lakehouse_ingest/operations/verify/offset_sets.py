@@ -29,6 +29,8 @@ class OffsetSets:
 
     def add(self, at: TopicPartition, index: int, offsets: pa.Array) -> int:
         """How many of these rows are too many, because another row has the same offset and index."""
+        # No log has negative offsets, and a bitmap cannot hold them. Rows that somebody changed may have some.
+        offsets = offsets.filter(pc.greater_equal(offsets, 0))
         new = bitmap_of(offsets)
         repeated = _repeated_in(offsets) if len(new) < len(offsets) else BitMap64()
         with self._lock:
