@@ -1,0 +1,36 @@
+"""Formats in Arrow: how a record's bytes become fields.
+
+A format has an exact decoder, which reads one record and explains every fault. It may also have a fast one, which reads
+many records at once. The fast one may only say that a record is sound; about all others the exact one decides.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from lakehouse_ingest.schema.columns import ColumnPlan
+from lakehouse_ingest.stages.arrow.records import Fault, Tree
+
+
+@runtime_checkable
+class ArrowFormat(Protocol):
+    """What the street asks of a format."""
+
+    def tree(self, value: bytes | None) -> Tree | Fault:
+        """The fields of one record as plain Python values, or why it can't be read."""
+
+    def field(self, values: pa.BinaryArray, path: Sequence[str]) -> pa.StringArray:
+        """The text of one field of each record, for `type_from`. Null if there is none."""
+
+
+@runtime_checkable
+class ColumnarFormat(ArrowFormat, Protocol):
+    """A format with a fast decoder as well."""
+
+    def columns(self, values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> tuple[pa.StructArray, pa.BooleanArray]:
+        """The fields of the columns, in the `wire` types, and which records are sound.
+
+        Sound means: the exact decoder and `fitting` would give the same values, and the record holds nothing that the
+        columns don't take. The values of other records don't matter.
+        """

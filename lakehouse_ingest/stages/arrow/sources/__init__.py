@@ -1,0 +1,1 @@
+"""Sources in Arrow: what a task reads."""
