@@ -1,0 +1,110 @@
+"""Run the tasks of a batch, in one pass if the records bring nothing new.
+
+A pass that finds news is followed by another one, which reads only the routes with news, in all tasks. Before it, the
+driver creates and changes tables. The last pass takes nothing as news: what has no column then is rescued or
+dead-lettered. So a sender can't keep a batch going.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from catalog import DataFileReceipt
+from lakehouse_ingest.pipeline.ready import Ready
+from lakehouse_ingest.pipeline.task import Part, Receipt, Work
+from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.stages.arrow.accounting import Count, TaskReceipt, tiles
+from lakehouse_ingest.stages.arrow.records import Share
+from lakehouse_ingest.stages.arrow.routing import Route, Way
+from lakehouse_ingest.stages.tally import Tally
+
+MOST_PASSES = 4
+
+Tasks = Sequence[Sequence[Share]]
+
+
+@dataclass
+class Outcome:
+    """What all tasks of a batch did."""
+
+    tally: Tally
+    parts: Mapping[Way, Sequence[Part]]
+    failures: Sequence[BaseException]  # the errors of tables that could not be made ready
+    notes: Sequence[str]  # why some of the records have no table yet
+
+    def files(self, route: Route) -> list[DataFileReceipt]:
+        return [file for part in self.parts.get(route, ()) for file in part.files]
+
+
+@dataclass
+class Passes:
+    """The passes over one batch."""
+
+    tasks: Tasks
+    run: Callable[[Work, Tasks], Sequence[Receipt]]  # runs one pass on Spark
+    ready: Ready  # knows the tables, and makes them ready for news
+    _kept: dict[Way, list[Part]] = field(default_factory=dict)
+    _passes: list[list[TaskReceipt]] = field(default_factory=list)
+
+    def outcome(self, work: Work) -> Outcome:
+        for number in range(MOST_PASSES):
+            work = self.ready.told(work, last=number == MOST_PASSES - 1)
+            receipts = self.run(work, self.tasks)
+            for receipt in receipts:
+                if receipt.error:
+                    raise receipt.error
+            news = _news(receipts)
+            self._keep(receipts, {*news})
+            if not news:
+                break
+            self.ready.make(news)
+            work = replace(work, only=frozenset(news), one_in=0)
+        planned = [share for shares in self.tasks for share in shares]
+        tally = tiles(planned, *self._passes, keeps_letters=False)
+        return Outcome(tally, self._kept, self.ready.failures, self.ready.notes)
+
+    def _keep(self, receipts: Sequence[Receipt], again: set[Way]) -> None:
+        """Keep what is settled. Nothing of a route with news is, in any task: all of it is read again."""
+        for receipt in receipts:
+            for way, part in receipt.parts.items():
+                if way not in again:
+                    self._kept.setdefault(way, []).append(part)
+        self._passes.append([_settled(receipt, again) for receipt in receipts])
+
+
+def _news(receipts: Iterable[Receipt]) -> dict[Route, SeenFields]:
+    """What is new, by route. The tasks are asked in their order, so the same news gives the same tables."""
+    found: dict[Route, SeenFields] = {}
+    for way, part in _parts(receipts):
+        if part.news is not None and isinstance(way, Route):
+            found.setdefault(way, SeenFields()).merge(part.news)
+    return found
+
+
+def _parts(receipts: Iterable[Receipt]) -> Iterator[tuple[Way, Part]]:
+    for receipt in sorted(receipts, key=lambda each: each.task):
+        yield from receipt.parts.items()
+
+
+def _settled(receipt: Receipt, again: set[Way]) -> TaskReceipt:
+    """The counts of one task without those of the routes that are read again."""
+    counts = []
+    for share, received in receipt.received.items():
+        of_parts = [(way, part.counts[share]) for way, part in receipt.parts.items() if share in part.counts]
+        settled = [count for way, count in of_parts if way not in again]
+        elsewhere = sum(count.received for way, count in of_parts if way in again)
+        counts.append(_together(received, settled, elsewhere))
+    files = [file for way, part in receipt.parts.items() if way not in again for file in part.files]
+    return TaskReceipt(counts, files)
+
+
+def _together(received: Count, settled: Sequence[Count], elsewhere: int) -> Count:
+    outcomes = sum((count.outcomes for count in settled), Counter(received.outcomes))
+    events = [count.event_us for count in settled if count.event_us is not None]
+    return replace(
+        received,
+        outcomes=outcomes,
+        rows=sum(count.rows for count in settled),
+        elsewhere=received.elsewhere + elsewhere,
+        event_us=max(events, default=None),
+    )

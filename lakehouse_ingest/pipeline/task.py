@@ -1,0 +1,207 @@
+"""What a Spark task does with its shares of a batch: it reads records, makes rows of them and writes files.
+
+It works in Arrow from the first byte to the last, and it commits nothing. Its receipt says what became of every record.
+
+A task knows the plans of the tables that exist. What these do not cover is news: a route without a plan, a field that
+may get a column, a value that needs a wider type. The receipt describes the news, and nothing of that route is kept:
+the driver changes the tables, and then the batch reads these routes again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from catalog import DataFileReceipt, FileNames, FileWriter, TableFiles
+from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.schema.columns import EVENT_TIME
+from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.settings import StreamSettings
+from lakehouse_ingest.stages.arrow import dead_letters, routing
+from lakehouse_ingest.stages.arrow.accounting import Count
+from lakehouse_ingest.stages.arrow.already_landed import Held, without
+from lakehouse_ingest.stages.arrow.dead_letters import Sample
+from lakehouse_ingest.stages.arrow.formats import ArrowFormat, chosen
+from lakehouse_ingest.stages.arrow.plans import RoutePlan
+from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records, Share
+from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Routed, Router, Way
+from lakehouse_ingest.stages.arrow.rows import Maker, Shaped
+from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
+
+LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
+KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; more become a file of their own
+
+
+class Reader(Protocol):
+    """What a task reads with. It is pickled, so it makes its clients when it reads."""
+
+    def read(self, share: Share) -> Iterator[Records]: ...
+
+
+@dataclass(frozen=True)
+class RouteWork:
+    """How the records of one route become rows, and where the rows go. Without files they are only counted."""
+
+    plan: RoutePlan
+    files: TableFiles | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all tasks of one pass over a batch need to know."""
+
+    pipeline: str
+    epoch: int
+    batch: int
+    stream: StreamSettings
+    reader: Reader
+    routes: Mapping[Route, RouteWork]
+    letters: TableFiles | None  # the dead-letter table; None if its records are not kept
+    refused: Mapping[Route, Fault] = field(default_factory=dict)  # routes without a table
+    unasked: Fault | None = None  # for all other routes, once they may not be news any more
+    only: frozenset[Way] | None = None  # the routes that are read again; None in the first pass: all
+    held: Held = field(default_factory=dict)
+    one_in: int = 0  # of so many records one header is looked at for a trace
+    event_times: bool = False  # the newest one is reported
+
+
+@dataclass
+class Part:
+    """What became of the records of one way, in one task."""
+
+    counts: dict[Share, Count] = field(default_factory=dict)
+    files: Sequence[DataFileReceipt] = ()
+    letters: list[pa.RecordBatch] = field(default_factory=list)  # dead letters that the driver writes
+    letter_files: list[DataFileReceipt] = field(default_factory=list)
+    samples: dict[str, Sample] = field(default_factory=dict)
+    first_fault: tuple[Share, int, Fault] | None = None  # with its offset
+    news: SeenFields | None = None
+    looked_at: int = 0  # records that `news` knows
+
+
+@dataclass
+class Receipt:
+    """What one task did. With an error it did nothing that counts."""
+
+    task: int
+    received: dict[Share, Count] = field(default_factory=dict)
+    parts: dict[Way, Part] = field(default_factory=dict)
+    error: LakehouseError | None = None
+
+
+def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
+    """Read the shares. An outage, and what a person must fix, is in the receipt: Spark would keep only its text."""
+    try:
+        return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
+    except LakehouseError as error:
+        return Receipt(task, error=error)
+
+
+class _Task:
+    def __init__(self, work: Work, names: FileNames) -> None:
+        self._work, self._names = work, names
+        self._form: ArrowFormat = chosen(work.stream.format)
+        self._router = Router(work.stream, self._form)
+        self._parts: dict[Way, Part] = {}
+        self._makers: dict[Route, Maker] = {}
+        self._writers: dict[Route, FileWriter] = {}
+
+    def done(self, task: int, shares: Sequence[Share]) -> Receipt:
+        received = {}
+        try:
+            for share in shares:
+                received[share] = count = Count(share, self._work.one_in)
+                for records in self._work.reader.read(share):
+                    count.read(records)
+                    self._chunk(share, count, records)
+            for route, writer in self._writers.items():
+                self._parts[route].files = writer.close()
+        except BaseException:
+            for writer in self._writers.values():
+                writer.abandon()
+            raise
+        return Receipt(task, received, self._parts)
+
+    def _chunk(self, share: Share, count: Count, records: Records) -> None:
+        kept, trimmed = without(records, self._work.held)
+        if trimmed:
+            count.add(TRIMMED, trimmed)
+            records = records.take(kept)
+        only = self._work.only
+        for routed in self._router.split(records):
+            if only is None or routed.way in only:
+                self._way(share, routed, records)
+            else:
+                count.elsewhere += len(routed.rows)
+
+    def _way(self, share: Share, routed: Routed, records: Records) -> None:
+        part = self._parts.setdefault(routed.way, Part())
+        count = part.counts.setdefault(share, Count(share))
+        count.received += len(routed.rows)
+        if routed.way == NOT_KEPT:
+            count.add(FILTERED, len(routed.rows))
+        elif routed.way is None:
+            self._dead(share, part, records, self._router.astray(records, routed.rows))
+        else:
+            own = records.take(routed.rows)
+            if work := self._work.routes.get(routed.way):
+                self._known(share, routed.way, work, part, own)
+            elif fault := self._work.refused.get(routed.way, self._work.unasked):
+                self._dead(share, part, own, routing.unreadable_or(self._form, own, fault))
+            else:
+                self._look(part, own)
+
+    def _known(self, share: Share, route: Route, work: RouteWork, part: Part, records: Records) -> None:
+        """Make rows of the records of a table that exists."""
+        if (maker := self._makers.get(route)) is None:
+            maker = self._makers[route] = Maker(work.plan, self._form)
+        made = maker.rows_of(records)
+        if made.news:
+            part.news = part.news or SeenFields()
+            for tree in made.news:
+                part.news.add(tree)
+            self._drop(route, part)
+        if part.news is None:
+            self._land(share, route, work, part, made)
+            self._dead(share, part, records, made.faults)
+
+    def _land(self, share: Share, route: Route, work: RouteWork, part: Part, made: Shaped) -> None:
+        if not made.rows.num_rows:
+            return
+        if work.files:
+            if (writer := self._writers.get(route)) is None:
+                writer = self._writers[route] = FileWriter(work.files, self._names)
+            writer.write(made.rows)
+        times = made.rows[EVENT_TIME] if self._work.event_times else None
+        part.counts[share].landed(made.records, made.rows.num_rows, times)
+
+    def _dead(self, share: Share, part: Part, records: Records, faults: Faults) -> None:
+        if not faults:
+            return
+        part.counts[share].dead(faults.values())
+        first = min(faults)
+        part.first_fault = part.first_fault or (share, records.rows["offset"][first].as_py(), faults[first])
+        if self._work.letters is None:
+            return
+        part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
+        part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
+        if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
+            writer = FileWriter(self._work.letters, self._names)
+            writer.write(pa.Table.from_batches(part.letters))
+            part.letters = []
+            part.letter_files += writer.close()
+
+    def _look(self, part: Part, records: Records) -> None:
+        """See which fields the records of a new route have."""
+        part.news = part.news or SeenFields()
+        for value in records.rows["value"].slice(0, max(0, LOOKED_AT - part.looked_at)).to_pylist():
+            if not isinstance(tree := self._form.tree(value), Fault):
+                part.news.add(tree)
+                part.looked_at += 1
+
+    def _drop(self, route: Route, part: Part) -> None:
+        """Keep nothing of a route that is read again. Nobody has heard of its files yet, so they can be deleted."""
+        if writer := self._writers.pop(route, None):
+            writer.abandon()
+        part.letters.clear()
