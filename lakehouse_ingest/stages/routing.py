@@ -5,7 +5,6 @@ template names them. So records with the same route go to the same table.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,32 +14,14 @@ from lakehouse_ingest.environment.spark_internals import java_packages
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import FAULT, RECORD, ROUTE, Reason
 from lakehouse_ingest.settings import StreamSettings, TableSettings
+from lakehouse_ingest.stages.arrow.routing import LONGEST_TYPE, NOT_KEPT, SEPARATOR, STAGE, Route, only_route
 from lakehouse_ingest.stages.faults import faulty, worded
 
-STAGE = "route"
-NOT_KEPT = "not kept"  # the route of records that `keep_types` filters out
-SEPARATOR = "\x1f"
-LONGEST_TYPE = 255  # characters
+__all__ = ["NOT_KEPT", "SEPARATOR", "STAGE", "Route", "astray", "check", "only_route", "route"]
+
 KIND = "_kind"  # text: the record's type, only until its route is known
 
 Field = Callable[[Sequence[str]], Column]  # gives the text of a record's field, as its format reads it
-
-
-@dataclass(frozen=True)
-class Route:
-    """Where the records of one topic and type go."""
-
-    entry: int
-    topic: str = ""  # empty if the template does not name it
-    type: str = ""
-
-    def __str__(self) -> str:
-        return SEPARATOR.join((str(self.entry), self.topic, self.type))
-
-    @classmethod
-    def parse(cls, text: str) -> "Route":
-        entry, topic, kind = text.split(SEPARATOR, 2)
-        return cls(int(entry), topic, kind)
 
 
 def check(stream: StreamSettings, spark: SparkSession) -> None:
@@ -53,15 +34,6 @@ def check(stream: StreamSettings, spark: SparkSession) -> None:
             f"`keep_types` is not a regular expression of Java: {stream.keep_types}; Java will use it, so write it in"
             " Java's syntax"
         ) from refusal
-
-
-def only_route(stream: StreamSettings) -> Route | None:
-    """The route of all records, if it does not depend on the record."""
-    table, *others = stream.tables
-    many = "{topic}" in table.table and len(stream.topics) > 1
-    if others or table.topics or table.types or stream.keep_types or many or "{type}" in table.table:
-        return None
-    return Route(0, stream.topics[0] if "{topic}" in table.table else "")
 
 
 def route(rows: DataFrame, stream: StreamSettings, field: Field) -> DataFrame:
