@@ -21,8 +21,8 @@ from catalog.commits import (
 )
 from catalog.connection import CatalogClient
 from catalog.conversions import state_of
-from catalog.data_files import write_rows
 from catalog.errors import BranchGone, Conflict, FilesUnfit, RequestRefused, Unreachable
+from catalog.file_rows import write_rows
 from catalog.pyiceberg_internals import rows_by_partition
 from catalog.retries import MANY, LookAgain
 from catalog.specs import TableState, UnpublishedSnapshot

@@ -1,69 +1,146 @@
-"""The rows of one data file, through Arrow: what is null stays null."""
+"""Data files as a task writes them and the driver commits them: plain values that can be pickled.
 
-import uuid
-from typing import Protocol, cast
+The driver describes a table once (`TableFiles`). A task opens a `FileWriter` (see `file_writer`) for each table and
+share, and returns a `DataFileReceipt` for each file. Only the driver makes pyiceberg's `DataFile` of it and commits.
+"""
 
-import pyarrow as pa
-from pyiceberg.io.pyarrow import ParquetFormatModel, pyarrow_to_schema
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import quote, unquote
+
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionKey
-from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table import FileScanTask, Table
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 
-from catalog.pyiceberg_internals import Projection, fragment_of, values_of_the_partition, without_deleted
+from catalog.class_names import without_code
+from catalog.connection import CatalogClient
 
-_PARQUET = ParquetFormatModel()
-_FIRST_WITH_NANOSECONDS = 3  # the format version
-
-
-class FilePartition(Protocol):
-    """The partition that a file lies in."""
-
-    @property
-    def partition(self) -> Record: ...
-
-    def to_path(self) -> str: ...
+_NAME = re.compile(
+    r"(?:.*/)?(?P<pipeline>[^/]+)-e(?P<epoch>\d+)-b(?P<batch>\d+)-s(?P<share>\d+)-a(?P<attempt>\d+)"
+    r"-[0-9a-f]{16}-\d{5,}\.parquet"
+)
 
 
-def read_rows(table: Table, task: FileScanTask, columns: Schema) -> pa.Table:
-    """Give all rows of a file that were not deleted."""
-    version = table.metadata.format_version
-    with table.io.new_input(task.file.file_path).open() as source:
-        fragment = fragment_of(source, task.file.file_format)
-        coarse = version < _FIRST_WITH_NANOSECONDS
-        in_file = pyarrow_to_schema(
-            fragment.physical_schema, table.name_mapping(), downcast_ns_timestamp_to_us=coarse, format_version=version
+@dataclass(frozen=True)
+class FileNames:
+    """Who writes a file: its name tells it, so that files of dead epochs can be told from those of live ones."""
+
+    pipeline: str
+    epoch: int
+    batch: int
+    share: int
+    attempt: int
+
+    def stem(self) -> str:
+        """Give the part that the names of one writer's files share; its random part is another one at each call."""
+        return (
+            f"{quote(self.pipeline, safe='')}-e{self.epoch}-b{self.batch}-s{self.share}-a{self.attempt}"
+            f"-{secrets.token_hex(8)}"
         )
-        wanted = {field.field_id for field in columns.fields}
-        rows = fragment.to_table(columns=[field.name for field in in_file.fields if field.field_id in wanted])
-    missing = values_of_the_partition(table, task, columns, in_file)
-    projection = Projection(in_file, coarse, projected_missing_fields=missing, allow_timestamp_tz_mismatch=True)
-    return without_deleted(table, task, projection.of(rows, columns))
+
+    @classmethod
+    def of(cls, path: str) -> "FileNames | None":
+        """Read a path back; None if no `FileWriter` named the file."""
+        if not (found := _NAME.fullmatch(path)):
+            return None
+        numbers = (int(found[part]) for part in ("epoch", "batch", "share", "attempt"))
+        return cls(unquote(found["pipeline"]), *numbers)
 
 
-def write_rows(table: Table, rows: pa.Table, partition: FilePartition | None) -> DataFile:
-    """Write rows to a file that no snapshot has yet; None if the table is not partitioned."""
-    given = pyarrow_to_schema(rows.schema, table.schema().name_mapping, format_version=table.metadata.format_version)
-    columns = sanitize_column_names(table.schema())
-    rows = Projection(given, include_field_ids=True, format_model=_PARQUET).of(rows, columns)
-    locations = load_location_provider(table.location(), table.properties)
-    name = f"00000-0-{uuid.uuid4()}.{_PARQUET.file_extension()}"
-    output = table.io.new_output(locations.new_data_location(name, cast("PartitionKey", partition)))
-    with (writer := _PARQUET.create_writer(output, columns, table.properties)):
-        writer.write(rows)
-    file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=output.location,
-        file_format=FileFormat.PARQUET,
-        partition=partition.partition if partition else Record(),
-        file_size_in_bytes=len(output),
-        sort_order_id=None,
-        equality_ids=None,
-        key_metadata=None,
-        **writer.result().to_serialized_dict(),
-    )
-    # pyiceberg sets it only on files that were read from a manifest.
-    file.spec_id = table.spec().spec_id
-    return file
+@dataclass(frozen=True)
+class TableFiles:
+    """All that a task has to know of a table to write files for it."""
+
+    name: str
+    uuid: str
+    location: str
+    schema_json: str
+    schema_id: int
+    spec_json: str
+    spec_id: int
+    order_json: str
+    properties: Mapping[str, str]
+    io_properties: Mapping[str, object] = field(repr=False)  # they may hold credentials
+
+    @classmethod
+    def of(cls, client: CatalogClient, table: Table) -> "TableFiles":
+        """Describe a table as it was loaded; class names that its properties or the catalog give are left out."""
+        name, own = ".".join(table.name()), client.pyiceberg.properties
+        return cls(
+            name=name,
+            uuid=str(table.metadata.table_uuid),
+            location=table.location(),
+            schema_json=table.schema().model_dump_json(),
+            schema_id=table.schema().schema_id,
+            spec_json=table.spec().model_dump_json(),
+            spec_id=table.spec().spec_id,
+            order_json=table.sort_order().model_dump_json(),
+            properties={key: value for key, value in table.properties.items() if key.startswith("write.")},
+            io_properties=without_code(table.io.properties, own, f"table {name}"),
+        )
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema.model_validate_json(self.schema_json)
+
+    @cached_property
+    def spec(self) -> PartitionSpec:
+        return PartitionSpec.model_validate_json(self.spec_json)
+
+    @cached_property
+    def order(self) -> SortOrder:
+        return SortOrder.model_validate_json(self.order_json)
+
+    def io(self) -> FileIO:
+        """Reach the store of the table's files."""
+        return load_file_io(dict(self.io_properties), self.location)
+
+
+@dataclass(frozen=True)
+class DataFileReceipt:
+    """A file that was written and that no snapshot has yet."""
+
+    path: str
+    partition: tuple[object, ...]  # in the order of the spec's fields, as Iceberg stores them; empty if there are none
+    spec_id: int
+    record_count: int
+    size: int  # bytes
+    column_sizes: Mapping[int, int]
+    value_counts: Mapping[int, int]
+    null_counts: Mapping[int, int]
+    nan_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    split_offsets: tuple[int, ...]
+    sort_order_id: int | None
+
+    def data_file(self) -> DataFile:
+        """Make what pyiceberg commits."""
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=self.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*self.partition),
+            record_count=self.record_count,
+            file_size_in_bytes=self.size,
+            column_sizes=dict(self.column_sizes),
+            value_counts=dict(self.value_counts),
+            null_value_counts=dict(self.null_counts),
+            nan_value_counts=dict(self.nan_counts),
+            lower_bounds=dict(self.lower_bounds),
+            upper_bounds=dict(self.upper_bounds),
+            key_metadata=None,
+            split_offsets=list(self.split_offsets),
+            equality_ids=None,
+            sort_order_id=self.sort_order_id,
+        )
+        # pyiceberg sets it only on files that were read from a manifest.
+        file.spec_id = self.spec_id
+        return file

@@ -16,9 +16,9 @@ from pyiceberg.typedef import Record
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, check_writable, ref_is_at
 from catalog.connection import CatalogClient
-from catalog.data_files import read_rows, write_rows
 from catalog.direct_commits import Decide
 from catalog.errors import RequestRefused
+from catalog.file_rows import read_rows, write_rows
 from catalog.pyiceberg_internals import uncommitted_snapshot
 from catalog.retries import MANY
 from catalog.specs import TableState
