@@ -12,7 +12,7 @@ tries of a batch are remembered in one `Attempts` until the batch is done.
 Nothing is deleted here. A refusal does not prove that a request took no effect; `orphans_of` says what does.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 
 from catalog.appends import append_proposed, written_files
 from catalog.commit_loop import ProposedCommit, Refusal, commit_loop
-from catalog.commits import MAIN, Append, layout_is, ref_is_at, set_branch
+from catalog.commits import MAIN, Append, Requirements, Updates, layout_is, ref_is_at, set_branch
 from catalog.connection import CatalogClient
 from catalog.data_files import DataFileReceipt
 from catalog.direct_commits import Decide, is_on_main
@@ -142,8 +142,8 @@ def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> Table
         requirements = (ref_is_at(MAIN, state.main), ref_is_at(fence.branch, fence.snapshot))
         return ProposedCommit(requirements, (set_branch(fence.branch, state.main),), state.main)
 
-    def landed(state: TableState, ours: object) -> bool:
-        return state.uuid == expected.uuid and state.refs.get(fence.branch) in ours  # type: ignore[operator]
+    def landed(state: TableState, ours: Collection[int]) -> bool:
+        return state.uuid == expected.uuid and state.refs.get(fence.branch) in ours
 
     return commit_loop(client, name, looks.what, attempt, landed)
 
@@ -239,9 +239,10 @@ class _Landing:
             looks.check_layout(table, wanted)
             return self._proposed(table, state, wanted)
 
-        state = commit_loop(
-            self.client, self.name, self.what, attempt, lambda state, _: self._landed(state), tries=MANY, refused=refused
-        )
+        def landed(state: TableState, _ours: Collection[int]) -> bool:
+            return self._landed(state)
+
+        state = commit_loop(self.client, self.name, self.what, attempt, landed, tries=MANY, refused=refused)
         if self.attempts.landed is None:
             self.attempts.landed = self.attempts.tries[-1].snapshot
         return state
@@ -252,19 +253,19 @@ class _Landing:
             files = self.files(table)
         append = append_proposed(self.client, table, self.what, files, summary)
         self._remember(append, files, state.main)
-        requirements = (ref_is_at(MAIN, state.main), *layout_is(layout.schema_id, layout.spec_id))
-        moves = (set_branch(MAIN, append.snapshot),)
+        requirements: Requirements = (ref_is_at(MAIN, state.main), *layout_is(layout.schema_id, layout.spec_id))
+        updates: Updates = (*append.updates, set_branch(MAIN, append.snapshot))
         if fence := self.expected.fence:
             requirements = (*requirements, ref_is_at(fence.branch, fence.snapshot))
-            moves = (*moves, set_branch(fence.branch, append.snapshot))
-        return ProposedCommit(requirements, (*append.updates, *moves), append.snapshot)
+            updates = (*updates, set_branch(fence.branch, append.snapshot))
+        return ProposedCommit(requirements, updates, append.snapshot)
 
     def _remember(self, append: Append, files: Sequence[DataFile], parent: int | None) -> None:
         paths = frozenset((*append.metadata_files, *(file.file_path for file in files)))
         self.attempts.tries.append(LandingTry(append.snapshot, parent, paths))
 
     def _landed(self, state: TableState) -> bool:
-        """Whether one of our tries took effect; a load that is too old to show it leads to a request that is refused."""
+        """Whether one of our tries took effect. After a load too old to show it, the next request is refused."""
         tried, fence = self.attempts.tries, self.expected.fence
         if not tried or state.uuid != self.expected.uuid:
             return False
