@@ -11,6 +11,7 @@ staged = append_rows(client, "iot.sensors", "landing_1", [{"id": 1}], {"batch": 
 publish(client, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.abilities import Abilities, probe
 from catalog.appends import append_published, append_rows, publish_again
 from catalog.arrow import arrow_type, columns_of
 from catalog.branches import drop_branches, open_branch, publish
@@ -18,6 +19,7 @@ from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
 from catalog.contracts import Contract, Rule
+from catalog.data_files import DataFileReceipt
 from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
 from catalog.dry_run import DryRun, Foreseen, rehearse
 from catalog.errors import (
@@ -29,10 +31,13 @@ from catalog.errors import (
     CodeRefused,
     Conflict,
     Denied,
+    FenceMoved,
     FileMissing,
     FilesDenied,
     FilesUnfit,
     FilesUnreachable,
+    FormatUnwritable,
+    LayoutMoved,
     MetadataMissing,
     NamespaceMissing,
     NamespaceRefused,
@@ -40,9 +45,22 @@ from catalog.errors import (
     OutcomeUnknown,
     RequestRefused,
     TableMissing,
+    TableReplaced,
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
+from catalog.file_fit import fitting_layout
+from catalog.landing import (
+    Attempts,
+    Expected,
+    FencePosition,
+    FileLayout,
+    LandingTry,
+    land,
+    land_rows,
+    move_fence_up,
+    orphans_of,
+)
 from catalog.listing import LiveFile, live_files
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.partitions import same_partitions
@@ -58,7 +76,9 @@ from catalog.typenames import bare, canonical, fields_of
 
 __all__ = [
     "WRITTEN_FORMAT",
+    "Abilities",
     "Add",
+    "Attempts",
     "BranchExists",
     "BranchGone",
     "BranchesRefused",
@@ -71,21 +91,29 @@ __all__ = [
     "Conflict",
     "Connection",
     "Contract",
+    "DataFileReceipt",
     "Decide",
     "Denied",
     "Describe",
     "DryRun",
     "Evolution",
+    "Expected",
     "Fate",
+    "FenceMoved",
+    "FencePosition",
     "FieldVerdict",
+    "FileLayout",
     "FileMissing",
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
     "Fill",
     "Foreseen",
+    "FormatUnwritable",
     "HeadFile",
     "Inspection",
+    "LandingTry",
+    "LayoutMoved",
     "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
@@ -103,6 +131,7 @@ __all__ = [
     "Snapshot",
     "Sort",
     "TableMissing",
+    "TableReplaced",
     "TableSpec",
     "TableState",
     "UnpublishedSnapshot",
@@ -124,16 +153,22 @@ __all__ = [
     "evolved",
     "fence",
     "fields_of",
+    "fitting_layout",
     "has_namespace",
     "inspect",
+    "land",
+    "land_rows",
     "live_files",
     "load",
     "load_for_engines",
+    "move_fence_up",
     "names_in",
     "namespace_properties",
     "open_branch",
+    "orphans_of",
     "pin",
     "plan",
+    "probe",
     "probe_table",
     "publish",
     "publish_again",

@@ -11,6 +11,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
@@ -23,8 +25,8 @@ from pyiceberg.table.update import (
 
 from catalog.connection import CatalogClient
 from catalog.conversions import state_from
-from catalog.errors import Conflict, RequestRefused, TableMissing
-from catalog.pyiceberg_internals import uncommitted_snapshot
+from catalog.errors import Conflict, FormatUnwritable, TableMissing
+from catalog.pyiceberg_internals import metadata_files, uncommitted_snapshot
 from catalog.specs import TableState
 
 MAIN = "main"
@@ -55,6 +57,14 @@ def commit(client: CatalogClient, table: Table, what: str, requirements: Require
 def ref_is_at(ref: str, snapshot: int | None) -> TableRequirement:
     """Require that the ref is at the snapshot; None requires that there is no such ref."""
     return AssertRefSnapshotId.model_validate({"ref": ref, "snapshot-id": snapshot})
+
+
+def layout_is(schema_id: int, spec_id: int) -> Requirements:
+    """Require that the table's current schema and partition layout have these numbers."""
+    return (
+        AssertCurrentSchemaId.model_validate({"current-schema-id": schema_id}),
+        AssertDefaultSpecId.model_validate({"default-spec-id": spec_id}),
+    )
 
 
 def set_branch(branch: str, snapshot: int) -> TableUpdate:
@@ -103,9 +113,13 @@ def properties_update(given: Mapping[str, str]) -> Updates:
 
 
 def check_writable(table: Table) -> None:
-    """Refuse a table in a format whose snapshots can't be written from here."""
+    """Refuse a table in a format whose snapshots can't be written from here.
+
+    pyiceberg 0.12 would write the data files, and then fail in the middle with a plain ValueError ("Cannot write
+    manifest for table version: 3").
+    """
     if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise RequestRefused(
+        raise FormatUnwritable(
             f"{'.'.join(table.name())} has format version {version}, and snapshots of that are made by engines only:"
             f" use a table of version {WRITTEN_FORMAT}"
         )
@@ -117,6 +131,7 @@ class Append:
 
     snapshot: int
     updates: Updates
+    metadata_files: tuple[str, ...] = ()  # the manifests that were written for it, and their list
 
 
 def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[str, str]) -> Append:
@@ -132,4 +147,4 @@ def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[s
     for file in files:
         producer.append_data_file(file)
     updates, _ = uncommitted_snapshot(producer)
-    return Append(producer.snapshot_id, updates)
+    return Append(producer.snapshot_id, updates, metadata_files(producer))

@@ -46,6 +46,7 @@ def state_from(name: str, metadata: TableMetadata, location: str) -> TableState:
         metadata_location=location,
         identifier=tuple(sorted(schema.identifier_field_names())),
         former=tuple(each for each in dict.fromkeys(ever) if each not in partitions),
+        spec_id=metadata.default_spec_id,
     )
 
 

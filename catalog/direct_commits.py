@@ -82,19 +82,23 @@ class _DirectCommit:
         return commit_loop(self.client, self.name, self.what, attempt, self._landed, tries=MANY)
 
     def _landed(self, state: TableState, ours: Collection[int]) -> bool:
-        """Walk back from main, to where it was before our first try: each try was built upon main as it was then."""
         tried = {*self.same, *ours}
-        if not tried:
-            return False
         earliest = [found.parent for each in self.same if (found := state.snapshots.get(each))] or [self._since]
-        for snapshot in state.ancestors():
-            if snapshot.id in tried:
-                return True
-            if snapshot.id in earliest:
-                return False
-        if not state.history_complete():
-            raise OutcomeUnknown(
-                f"{self.what}: nobody can tell whether it took effect, for others have expired that part of main's"
-                " history"
-            )
-        return False
+        return bool(tried) and is_on_main(state, tried, earliest, self.what) is not None
+
+
+def is_on_main(state: TableState, tried: Collection[int], earliest: Collection[int | None], what: str) -> int | None:
+    """Walk back from main, to where it was before the first try: each try was built upon main as it was then.
+
+    Gives the try that main holds. Raises OutcomeUnknown if others have expired the part of history that would tell.
+    """
+    for snapshot in state.ancestors():
+        if snapshot.id in tried:
+            return snapshot.id
+        if snapshot.id in earliest:
+            return None
+    if not state.history_complete():
+        raise OutcomeUnknown(
+            f"{what}: nobody can tell whether it took effect, for others have expired that part of main's history"
+        )
+    return None

@@ -8,10 +8,12 @@ CatalogError
 │   ├── NotLetIn         the catalog does not accept our credentials, or no longer does
 │   └── FilesDenied      the store of the tables' files forbids it
 ├── TableMissing
+│   └── TableReplaced    it was dropped, and another one has its name
 ├── NamespaceMissing
 ├── FileMissing          a table refers to a file that its store does not have
 ├── Conflict             a compare-and-set was refused: nothing of ours is visible
 │   ├── BranchGone       because our branch was dropped: a newer writer has taken over
+│   ├── FenceMoved       because somebody else has moved our branch
 │   └── BranchExists     the branch that we wanted to create existed already
 ├── OutcomeUnknown       a commit was sent and no certain answer came back
 ├── CodeRefused          a table or the catalog names a class that an engine would load: see `class_names`
@@ -19,7 +21,9 @@ CatalogError
     ├── BranchesRefused  the catalog allows no such branch
     ├── NamespaceRefused a namespace is missing, and the catalog will not create it
     ├── MetadataMissing  a table is registered, but its metadata file is gone: it must not be created again
+    ├── FormatUnwritable the table has a format whose snapshots only engines can write
     └── FilesUnfit       the table changed, so files that wait for their commit do not fit: write their rows again
+        └── LayoutMoved  its schema or partition layout did; the files may still fit, see `file_fit`
 
 A message is one sentence and holds no secret. What a server says is cut, and stripped of everything in `secrets`. Its
 own exception is not chained where it would show more.
@@ -72,6 +76,10 @@ class TableMissing(CatalogError):
     """There is no such table."""
 
 
+class TableReplaced(TableMissing):
+    """The table was dropped, and another one has its name."""
+
+
 class NamespaceMissing(CatalogError):
     """There is no such namespace."""
 
@@ -88,6 +96,10 @@ class Conflict(CatalogError):
 
 class BranchGone(Conflict):
     """The branch that we write to was dropped: whoever dropped it has taken over."""
+
+
+class FenceMoved(Conflict):
+    """Our branch is not where we left it, though only we move it."""
 
 
 class BranchExists(Conflict):
@@ -118,8 +130,16 @@ class MetadataMissing(RequestRefused):
     """A table is registered, but its metadata file is gone."""
 
 
+class FormatUnwritable(RequestRefused):
+    """The table has a newer format than those whose snapshots pyiceberg can write."""
+
+
 class FilesUnfit(RequestRefused):
     """The table changed after the files were written, or they can't be committed from here."""
+
+
+class LayoutMoved(FilesUnfit):
+    """The table's schema or partition layout is another one than the files were written for."""
 
 
 # A proxy may answer with a whole page of HTML.

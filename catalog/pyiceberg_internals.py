@@ -46,6 +46,11 @@ def uncommitted_snapshot(producer: Any) -> tuple[tuple[TableUpdate, ...], tuple[
     return tuple(updates), tuple(requirements)
 
 
+def metadata_files(producer: Any) -> tuple[str, ...]:
+    """Give the manifests that were written for a snapshot, and the list of all its manifests."""
+    return (*producer._written_manifests, *producer._written_manifest_lists)  # noqa: SLF001
+
+
 def uncommitted_changes(transaction: Transaction) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
     """Give what would commit the changes that a transaction has collected."""
     return transaction._requirements, transaction._updates  # noqa: SLF001

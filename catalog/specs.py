@@ -194,6 +194,7 @@ class TableState:
     metadata_location: str
     identifier: tuple[str, ...] = ()
     former: tuple[Partition, ...] = ()  # partition fields of earlier layouts
+    spec_id: int = 0  # the number of the layout that `partitions` are
 
     @property
     def partition_names(self) -> frozenset[str]:

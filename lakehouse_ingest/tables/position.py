@@ -32,6 +32,8 @@ class Position:
     rows: int = 0  # rows, files and bytes of main
     files: int = 0
     size: int = 0
+    fence: int | None = None  # the snapshot of our branch; None with `publish = "direct"`
+    spec: int = 0  # the partition layout
 
     @property
     def epoch(self) -> int:
@@ -108,6 +110,8 @@ def place_on(state: TableState, pipeline: str, epoch: int, retention: Retention 
         rows=rows,
         files=files,
         size=size,
+        fence=state.refs.get(branch_of(pipeline, epoch)),
+        spec=state.spec_id,
     )
 
 

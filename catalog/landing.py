@@ -1,0 +1,281 @@
+"""One request for a table and a batch: it adds the snapshot, and moves main and the writer's fence to it.
+
+The fence is the branch of the writer's start (see `branches`). The data files are written before; nothing is committed
+twice. Each request requires the table's uuid, main where it was looked at, the fence where its writer left it, and the
+schema and the partition layout that the files were written for.
+
+Whether a request took effect is settled by the next one, never by a read alone: a read may come from a replica that is
+behind. Every request requires the same fence and moves it. So at most one of them takes effect, however late or
+however often each arrives, and whatever others do to main. The fence then tells which one it was. That is why all
+tries of a batch are remembered in one `Attempts` until the batch is done.
+
+Nothing is deleted here. A refusal does not prove that a request took no effect; `orphans_of` says what does.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from catalog.appends import append_proposed, written_files
+from catalog.commit_loop import ProposedCommit, Refusal, commit_loop
+from catalog.commits import MAIN, Append, Requirements, Updates, layout_is, ref_is_at, set_branch
+from catalog.connection import CatalogClient
+from catalog.data_files import DataFileReceipt
+from catalog.direct_commits import Decide, is_on_main
+from catalog.errors import BranchGone, CatalogError, Conflict, FenceMoved, LayoutMoved, TableReplaced
+from catalog.retries import FEW, MANY, LookAgain
+from catalog.specs import TableState
+
+
+@dataclass(frozen=True)
+class FencePosition:
+    """The branch of a writer's start, and the snapshot at which the writer left it: nobody else moves it."""
+
+    branch: str
+    snapshot: int
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The table as its writer knows it; without a fence where the catalog allows no ref but main."""
+
+    uuid: str
+    fence: FencePosition | None
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """The numbers of the schema and of the partition layout that files were written for."""
+
+    schema_id: int
+    spec_id: int
+
+
+@dataclass(frozen=True)
+class LandingTry:
+    """One request: the snapshot it adds, the one that it was built upon, and the paths of all that was written for it.
+
+    A request that got no answer, or a refusal, may still take effect.
+    """
+
+    snapshot: int
+    parent: int | None
+    paths: frozenset[str]
+
+
+@dataclass
+class Attempts:
+    """All tries to commit one batch to one table, with whichever files; kept until the batch is done."""
+
+    tries: list[LandingTry] = field(default_factory=list)
+    fence: FencePosition | None = None  # as all of them required it
+    landed: int | None = None  # the snapshot of the one that took effect, once that is certain
+
+    @property
+    def snapshots(self) -> set[int]:
+        return {each.snapshot for each in self.tries}
+
+
+def land(
+    client: CatalogClient,
+    name: str,
+    files: Sequence[DataFileReceipt],
+    layout: FileLayout,
+    expected: Expected,
+    decide: Decide,
+    attempts: Attempts,
+    refused: Refusal | None = None,
+) -> TableState:
+    """Commit the files upon main's head; refused, the same files go upon the next head.
+
+    `decide` gets the table before each try and returns the summary; what it raises ends the tries. Files may be none.
+    `attempts` says afterwards which snapshot took effect. It did so even if others have rolled main back by then.
+
+    Raises BranchGone or FenceMoved if the fence is not where it was left, TableReplaced if the table is another one,
+    LayoutMoved if the files were written for another schema or partition layout, and FormatUnwritable. A try may then
+    still take effect, so whoever goes on with the batch hands over the same `attempts`.
+    """
+    # Each try binds its own: pyiceberg writes into those that it is given.
+    listed = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files])
+    return listed.run(layout, refused)
+
+
+def land_rows(
+    client: CatalogClient,
+    name: str,
+    rows: Sequence[Mapping[str, object]],
+    expected: Expected,
+    decide: Decide,
+    attempts: Attempts,
+    refused: Refusal | None = None,
+) -> TableState:
+    """Write a few rows and commit them as `land` does; they are written again only for another schema or layout."""
+    if not rows:
+        raise ValueError("there are no rows to append, and an append without rows would still make a snapshot")
+    written: dict[FileLayout, Sequence[DataFile]] = {}
+
+    def files(table: Table) -> Sequence[DataFile]:
+        layout = FileLayout(table.metadata.current_schema_id, table.metadata.default_spec_id)
+        if layout not in written:
+            written[layout] = written_files(table, rows)
+        return written[layout]
+
+    return _Landing(client, name, expected, decide, attempts, files).run(None, refused)
+
+
+def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> TableState:
+    """Move the fence to main's head, so that on an idle table it keeps no old files alive.
+
+    Raises as `land` does. After any failure the fence may be at either place, so the writer has to start again.
+    """
+    looks = _Looks(name, "moving the fence up", expected)
+    if (fence := expected.fence) is None:
+        raise ValueError("there is no fence to move where main is the only ref")
+
+    def attempt(_table: Table, state: TableState) -> ProposedCommit | None:
+        looks.check(state)
+        if state.main is None or state.main == fence.snapshot:
+            return None
+        requirements = (ref_is_at(MAIN, state.main), ref_is_at(fence.branch, fence.snapshot))
+        return ProposedCommit(requirements, (set_branch(fence.branch, state.main),), state.main)
+
+    def landed(state: TableState, ours: Collection[int]) -> bool:
+        return state.uuid == expected.uuid and state.refs.get(fence.branch) in ours
+
+    return commit_loop(client, name, looks.what, attempt, landed)
+
+
+def orphans_of(attempts: Attempts, later: TableState) -> frozenset[str]:
+    """Give the paths of which it is certain that no snapshot has them or will have them; they may be deleted.
+
+    Certain are only the tries beside the one that took effect: it moved the fence which they all require. `later` is
+    the table as it was loaded after that. It has to show our fence moved, so a writer whose fence was dropped deletes
+    nothing, and none of these snapshots under any ref. Without a fence nothing is ever certain.
+    """
+    fence = attempts.fence
+    if fence is None or attempts.landed is None or later.refs.get(fence.branch) in (None, fence.snapshot):
+        return frozenset()
+    kept = {path for each in attempts.tries if _is_kept(each, attempts, later) for path in each.paths}
+    return frozenset(path for each in attempts.tries for path in each.paths if path not in kept)
+
+
+def _is_kept(tried: LandingTry, attempts: Attempts, later: TableState) -> bool:
+    return tried.snapshot == attempts.landed or tried.snapshot in later.snapshots
+
+
+@dataclass
+class _Looks:
+    """Holds what a load shows against what the writer knows.
+
+    Only the writer moves its fence, and the fence keeps its snapshot from being expired. A load that does not know
+    that snapshot is therefore an old one, of a replica that is behind: it is asked for again, a few times.
+    """
+
+    name: str
+    what: str
+    expected: Expected
+    _old: int = 0
+
+    def check(self, state: TableState) -> None:
+        if state.uuid != self.expected.uuid:
+            self._again(
+                TableReplaced(
+                    f"{self.what} of table {self.name}: it was dropped and recreated (uuid {self.expected.uuid[:8]}… is"
+                    f" now {state.uuid[:8]}…)"
+                )
+            )
+        if (fence := self.expected.fence) is None or (at := state.refs.get(fence.branch)) == fence.snapshot:
+            return
+        where = f"{self.what} of table {self.name}: the branch {fence.branch}"
+        gone = BranchGone(f"{where} does not exist any more")
+        failure = gone if at is None else FenceMoved(f"{where} was left at {fence.snapshot} and is at {at}")
+        if fence.snapshot not in state.snapshots:
+            self._again(failure)
+        raise failure
+
+    def check_layout(self, table: Table, layout: FileLayout) -> None:
+        schema, spec = table.metadata.current_schema_id, table.metadata.default_spec_id
+        if (schema, spec) == (layout.schema_id, layout.spec_id):
+            return
+        failure = LayoutMoved(
+            f"{self.what} of table {self.name}: it has schema {schema} and partition layout {spec} now, and the files"
+            f" were written for {layout.schema_id} and {layout.spec_id}"
+        )
+        if layout.schema_id not in table.schemas() or layout.spec_id not in table.specs():
+            self._again(failure)
+        raise failure
+
+    def _again(self, failure: CatalogError) -> NoReturn:
+        self._old += 1
+        if self._old >= FEW:
+            raise failure
+        raise LookAgain(Conflict(str(failure))) from failure
+
+
+@dataclass
+class _Landing:
+    client: CatalogClient
+    name: str
+    expected: Expected
+    decide: Decide
+    attempts: Attempts
+    files: Callable[[Table], Sequence[DataFile]]
+    what: str = "committing a batch"
+
+    def run(self, layout: FileLayout | None, refused: Refusal | None) -> TableState:
+        """Without a layout the files are written for each table that is looked at."""
+        looks = _Looks(self.name, self.what, self.expected)
+        if not self.attempts.tries:
+            self.attempts.fence = self.expected.fence
+        elif self.attempts.fence != self.expected.fence:
+            raise ValueError("the tries of a batch all require the same fence, or two of them could take effect")
+
+        def attempt(table: Table, state: TableState) -> ProposedCommit:
+            looks.check(state)
+            wanted = layout or FileLayout(state.schema_id, state.spec_id)
+            looks.check_layout(table, wanted)
+            return self._proposed(table, state, wanted)
+
+        def landed(state: TableState, _ours: Collection[int]) -> bool:
+            return self._landed(state)
+
+        state = commit_loop(self.client, self.name, self.what, attempt, landed, tries=MANY, refused=refused)
+        if self.attempts.landed is None:
+            self.attempts.landed = self.attempts.tries[-1].snapshot
+        return state
+
+    def _proposed(self, table: Table, state: TableState, layout: FileLayout) -> ProposedCommit:
+        summary = self.decide(state)
+        with self.client.calling(f"{self.what} to table {self.name}"):
+            files = self.files(table)
+        append = append_proposed(self.client, table, self.what, files, summary)
+        self._remember(append, files, state.main)
+        requirements: Requirements = (ref_is_at(MAIN, state.main), *layout_is(layout.schema_id, layout.spec_id))
+        updates: Updates = (*append.updates, set_branch(MAIN, append.snapshot))
+        if fence := self.expected.fence:
+            requirements = (*requirements, ref_is_at(fence.branch, fence.snapshot))
+            updates = (*updates, set_branch(fence.branch, append.snapshot))
+        return ProposedCommit(requirements, updates, append.snapshot)
+
+    def _remember(self, append: Append, files: Sequence[DataFile], parent: int | None) -> None:
+        paths = frozenset((*append.metadata_files, *(file.file_path for file in files)))
+        self.attempts.tries.append(LandingTry(append.snapshot, parent, paths))
+
+    def _landed(self, state: TableState) -> bool:
+        """Whether one of our tries took effect. After a load too old to show it, the next request is refused."""
+        tried, fence = self.attempts.tries, self.expected.fence
+        if not tried or state.uuid != self.expected.uuid:
+            return False
+        if fence:
+            at = state.refs.get(fence.branch)
+            found = at if at in self.attempts.snapshots else None
+        else:
+            found = is_on_main(state, self.attempts.snapshots, [tried[0].parent], self.what)
+        if found is None:
+            return False
+        self.attempts.landed = found
+        self.client.settled(self.name)
+        return True
