@@ -10,10 +10,8 @@ from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import TOPIC, TYPE
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema import declared, layout, names
-from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.settings import StreamSettings, TableSettings
-from lakehouse_ingest.stages.formats import Format, Lenient
-from lakehouse_ingest.stages.routing import SEPARATOR, Route
+from lakehouse_ingest.stages.arrow.routing import SEPARATOR, Route
 from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableState, unmade
 from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper
@@ -36,7 +34,6 @@ class StreamTables:
     lake: PipelineTables
     effects: TableEffects
     stream: StreamSettings
-    format: Format
     namespace: str
     record: str  # the batch log, where the tables are registered
     taken: Collection[str]  # names of tables that are not for records
@@ -55,11 +52,6 @@ class StreamTables:
         for number, entry in enumerate(self.stream.tables):
             declared.plan_from_settings(entry.table, entry)
             layout.partitions_of(entry)
-            if aside_of(entry) and not isinstance(self.format, Lenient):
-                raise SettingsRefused(
-                    f"`contract` of {entry.table} needs a format that can rescue values, and `format`"
-                    f" {self.stream.format} cannot: leave the contract out"
-                )
             if "{" not in entry.table:
                 self.at(Route(number))
         earlier = self._earlier_routes()
@@ -88,9 +80,9 @@ class StreamTables:
         return route in self._found or route in self._refused
 
     @property
-    def routes(self) -> set[Route]:
-        """The routes that lead to a table."""
-        return {*self._found}
+    def keepers(self) -> Mapping[Route, TableKeeper]:
+        """The tables, by the routes that lead to them."""
+        return self._found
 
     @property
     def unasked(self) -> Refusal:
@@ -155,7 +147,6 @@ class StreamTables:
             self.effects,
             name,
             self.stream.tables[route.entry],
-            self.format,
             self.epoch,
             self.changed,
             refuse_names=self.stream.names == "refuse",

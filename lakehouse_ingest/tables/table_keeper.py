@@ -1,21 +1,22 @@
 """Keep one table in step with its settings and its data, and remember our position on it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
 from lakehouse_ingest.schema import declared, existing, layout
-from lakehouse_ingest.schema.columns import RefusedField, TablePlan
-from lakehouse_ingest.schema.contract import has_beyond
+from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY_NEW, RefusedField, TablePlan
+from lakehouse_ingest.schema.contract import contract_of
 from lakehouse_ingest.schema.layout import FileOptions
+from lakehouse_ingest.schema.planning.first_batch import Planned, plan_from_seen
+from lakehouse_ingest.schema.planning.growth import new_fields
+from lakehouse_ingest.schema.planning.widening import outgrown
+from lakehouse_ingest.schema.seen import Seen
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
 from lakehouse_ingest.tables import (
     Add,
     Evolution,
@@ -24,14 +25,10 @@ from lakehouse_ingest.tables import (
     Position,
     TableSpec,
     TableState,
-    first_batch,
-    widening,
 )
 from lakehouse_ingest.tables.effects import Landing, TableEffects
-from lakehouse_ingest.tables.first_batch import Planned
-from lakehouse_ingest.tables.growth import new_fields
 
-Fields = Sequence[tuple[str, T.DataType]]
+Fields = Mapping[str, Seen]
 FOLLOWED = 10  # attempts to change the columns in one batch
 
 
@@ -43,7 +40,6 @@ class TableKeeper:
     effects: TableEffects
     name: str
     settings: TableSettings
-    format: Format
     epoch: int
     changed: Callable[[str, list[str]], None]
     refuse_names: bool = False  # refuse fields that would get the same column name, instead of changing the name
@@ -52,15 +48,29 @@ class TableKeeper:
     _plan: Planned | None = None
     _schema: int = -1  # the schema that the plan was made from
 
-    @property
-    def settled(self) -> bool:
-        """True if no record has to be looked at before a write."""
-        return self.landing is not None and bool(self.settings.columns)
+    def route_plan(self, *, last: bool = False) -> RoutePlan:
+        """How a task makes rows for the table. In the last pass over a batch nothing is news any more."""
+        assert self._plan is not None
+        plan = self._plan.plan
+        if self.settings.columns:
+            return RoutePlan(plan)
+        required = {each.field for each in plan.columns if each.required and each.name != EVENT_TIME}
+        named = {each for each in required if self.settings.contract or each in self.settings.contracts}
+        contract = contract_of(self.settings)
+        relaxing = frozenset(each for each in named if contract.rule_of(each).widens)
+        following = Following(contract, frozenset(self.settings.hints), relaxing, final=last)
+        return RoutePlan(plan, self._plan.refused, following)
 
-    def plan(self, fields: Fields, records: DataFrame) -> Planned:
-        """The plan for records with these fields. Reads `records` only if the fields do not say enough."""
+    def begin_batch(self) -> None:
+        """Forget what only one batch may not bring."""
+        if self._plan:
+            kept = tuple(each for each in self._plan.refused if each.why != TOO_MANY_NEW)
+            self._plan = replace(self._plan, refused=kept)
+
+    def plan(self, fields: Fields, lacking: Collection[str] = ()) -> Planned:
+        """The plan for records with these fields. `lacking`: required fields that a record lacks."""
         if self._plan is None:
-            first, spec = self._first(fields, records)
+            first, spec = self._first(fields)
             if spec is None:
                 return first
             self.adopt(self.effects.create(replace(spec, properties={**spec.properties, **(self.origin or {})})))
@@ -71,22 +81,22 @@ class TableKeeper:
         # Another program may change the columns at the same time. Then plan again from the table as it is.
         for _ in range(FOLLOWED):
             before = self._schema
-            refused, settled = self._grown(fields, records)
+            refused, settled = self._grown(fields, lacking)
             if settled or self._schema == before:
-                beyond = self._plan.plan.aside is not None and has_beyond(self._plan.plan, fields)
-                return replace(self._plan, refused=refused, beyond=beyond)
+                self._plan = replace(self._plan, refused=_merged(self._plan.refused, refused))
+                return self._plan
         raise TryAgain(f"another program changed the columns of {self.name} during {FOLLOWED} attempts to add ours")
 
-    def _grown(self, fields: Fields, records: DataFrame) -> tuple[tuple[RefusedField, ...], bool]:
+    def _grown(self, fields: Fields, lacking: Collection[str]) -> tuple[tuple[RefusedField, ...], bool]:
         """Add columns for fields that the table lacks.
 
         Returns the fields that may not become columns, and whether every other change is now in the table.
         """
         assert self._plan is not None
         plan = self._plan.plan
-        growth = new_fields(plan, self.settings, self.format, fields, records, refuse_names=self.refuse_names)
+        growth = new_fields(plan, self.settings, fields, refuse_names=self.refuse_names)
         changes = [Add(path, column) for path, column in growth.columns]
-        wider = widening.outgrown(plan, self.settings, self.format, fields, records)
+        wider = outgrown(plan, self.settings, fields, lacking)
         if not (changes or wider):
             return growth.refused, True
         done = self._follow([*changes, *wider])
@@ -110,12 +120,10 @@ class TableKeeper:
             with suppress(SettingsRefused, TableChanged):
                 self._take(state)
 
-    def _first(self, fields: Fields, records: DataFrame) -> tuple[Planned, TableSpec | None]:
+    def _first(self, fields: Fields) -> tuple[Planned, TableSpec | None]:
         """The plan from the first records, and the table to create: None if the records do not say enough or fit."""
         try:
-            planned = first_batch.plan_from_records(
-                self.name, self.settings, self.format, fields, records, refuse_names=self.refuse_names
-            )
+            planned = plan_from_seen(self.name, self.settings, fields, refuse_names=self.refuse_names)
             return planned, declared.spec(planned.plan, self.settings) if planned.settled else None
         except SettingsRefused as refusal:
             # Settings that are wrong for any record were refused at the start. These are wrong for these records only,
@@ -154,8 +162,9 @@ class TableKeeper:
         self.changed(self.name, changes)
 
     def _take(self, state: TableState) -> None:
+        refused = self._plan.refused if self._plan else ()
         self._schema = state.schema_id
-        self._plan = Planned(existing.plan_that_stands(state, self.settings))
+        self._plan = Planned(existing.plan_that_stands(state, self.settings), refused=refused)
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
 
@@ -168,3 +177,7 @@ class TableKeeper:
         if done.changes:
             self.changed(self.name, [str(change) for change in done.changes])
         return done
+
+
+def _merged(before: Sequence[RefusedField], more: Sequence[RefusedField]) -> tuple[RefusedField, ...]:
+    return tuple({(each.within, each.name): each for each in (*before, *more)}.values())
