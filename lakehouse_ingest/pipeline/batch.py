@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog import DataFileReceipt, FileLayout
+from catalog import DataFileReceipt
 from lakehouse_ingest.errors import BadRecord, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger import marks
@@ -40,7 +40,6 @@ from lakehouse_ingest.stages.arrow.sources.shares import shares
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Landing
-from lakehouse_ingest.tables.landing import BatchFiles
 from lakehouse_ingest.tables.stream_tables import StreamTables
 
 
@@ -126,7 +125,7 @@ class BatchRunner:
             self.stream,
             self.reader,
             {},
-            None if self.stream.on_error == "ignore" else self.opened.dead_files,
+            None if self.stream.on_error == "ignore" else self.opened.dead.files,
             held=held_in(self.opened.held.held, every),
             one_in=one_in(len(batch.range)) if traced else 0,
             event_times=self.watch.measures,
@@ -150,7 +149,7 @@ class BatchRunner:
         reached(FailPoint.WRITING_LETTERS)
         if rows:
             with self.watch.stage("dead_letters", self.name):
-                files += self.effects.write_letters(self.opened.dead_files, pa.Table.from_batches(rows), batch.token)
+                files += self.effects.write_letters(self.opened.dead.files, pa.Table.from_batches(rows), batch.token)
         _check_letters(files, outcome)
         names = frozenset[str]().union(*(keeper.names for keeper in self.tables.keepers.values()))
         self.watch.dead(self.name, dead_letters.newest(part.samples for part in parts), names)
@@ -160,19 +159,19 @@ class BatchRunner:
 
     def _land(self, outcome: Outcome, letters: Sequence[DataFileReceipt], batch: BatchIdentity) -> list[Receipt]:
         every = [
-            (keeper.landing, keeper.layout, files)
+            (keeper.landing, files)
             for route, keeper in self.tables.keepers.items()
             if keeper.landing and (files := outcome.files(route))
         ]
         if letters:
-            every.append((self.opened.dead, self.opened.dead_files.layout, letters))
+            every.append((self.opened.dead, letters))
         receipts, failed = self._each(lambda one: self._land_files(*one, batch), every)
         if failures := [*outcome.failures, *failed]:
             raise failures[0]
         return receipts
 
     def _land_files(
-        self, landing: Landing, layout: FileLayout, files: Sequence[DataFileReceipt], batch: BatchIdentity
+        self, landing: Landing, files: Sequence[DataFileReceipt], batch: BatchIdentity
     ) -> Receipt:
         table = landing.place.table
         written = Written(
@@ -186,7 +185,7 @@ class BatchRunner:
         mark = self._mark(landing.place, batch)
         with self.watch.commit(table, self.name) as span:
             reached(FailPoint.PUBLISHING)
-            place = self.effects.land(landing.place, BatchFiles(files, layout), mark)
+            place = self.effects.land(landing, files, mark)
             span.set(snapshot=place.main, rows=written.rows, files=written.files, size=written.size)
             reached(FailPoint.PUBLISHED)
         with self._span("verify", table, rows=written.rows, snapshot=place.main):

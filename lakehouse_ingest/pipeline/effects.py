@@ -1,24 +1,27 @@
-"""The effects of a run, on real tables."""
+"""All durable effects of a start and its batches, and those of a run on real tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from catalog import DataFileReceipt, FileLayout, FileNames, FileWriter
 from lakehouse_ingest.environment import spark_errors
-from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
-from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.events import CommitReconciled, CommitRetried, SnapshotsExpired, SnapshotsNotExpired
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.group_offsets import GroupOffsets
 from lakehouse_ingest.pipeline.reporting import BatchReports
-from lakehouse_ingest.records import Offsets
+from lakehouse_ingest.pipeline.task import Receipt, Work, do
+from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
+from lakehouse_ingest.stages.arrow.records import Share
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import (
     Connection,
@@ -33,15 +36,34 @@ from lakehouse_ingest.tables import (
     TableState,
     Turns,
 )
-from lakehouse_ingest.tables.append import stage
-from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
+from lakehouse_ingest.tables.effects import Landing, TableEffects
 from lakehouse_ingest.tables.expiry import expire
+from lakehouse_ingest.tables.landing import BatchFiles
 from lakehouse_ingest.tables.retention import Retention, is_due, retention_of
 
 # Contract and column limits were already checked while planning, by field name, which the catalog does not know.
 PLANNED = Contract(max_columns=None, max_depth=None)
-# Keys of a snapshot's summary, in the order of the fields of `Unpublished`.
-COUNTS = ("added-records", "added-data-files", "added-files-size", "changed-partition-count")
+DRIVER = -1  # stands for the number of a task in the names of files that the driver writes
+
+
+class Effects(TableEffects, Protocol):
+    """A batch calls these in their order, after it has created and changed tables."""
+
+    def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
+        """Let tasks read their shares and write files that no snapshot has yet."""
+        ...
+
+    def write_letters(self, landing: Landing, rows: pa.Table, token: Token) -> Sequence[DataFileReceipt]:
+        """Write dead-letter records to files, likewise."""
+        ...
+
+    def land(self, landing: Landing, files: Sequence[DataFileReceipt], mark: Mark) -> Position:
+        """Commit files to a table. Returns our position on it as the commit left it."""
+        ...
+
+    def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
+        """Publish group offsets for lag tools, at most every few seconds unless `at_once`."""
+        ...
 
 
 @dataclass
@@ -83,17 +105,19 @@ class LiveEffects(ChangesTables):
     watch: Watch
     stream: str
 
-    def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
-        place = landing.place
-        target = self.lake.target(place, mark.token)
-        stage(rows, target.name, target.wap, marks.to_summary(mark, place.carried), landing.files, size)
-        found = self.lake.staged(place, str(mark.token))
-        if found is None:
-            raise TryAgain(f"Spark reported a commit to {place.table} that the catalog does not show")
-        return Unpublished(landing, mark, found.id, *(int(found.summary.get(what, 0)) for what in COUNTS))
+    def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
+        return on_spark(self.spark, work, tasks)
 
-    def publish(self, written: Unpublished) -> Position:
-        return self.lake.publish(written.landing.place, written.snapshot, written.mark)
+    def write_letters(self, landing: Landing, rows: pa.Table, token: Token) -> Sequence[DataFileReceipt]:
+        assert landing.files
+        writer = FileWriter(landing.files, FileNames(token.pipeline, token.epoch, token.batch, DRIVER, 0))
+        writer.write(rows)
+        return writer.close()
+
+    def land(self, landing: Landing, files: Sequence[DataFileReceipt], mark: Mark) -> Position:
+        assert landing.files
+        layout = FileLayout(landing.files.schema_id, landing.files.spec_id)
+        return self.lake.land(landing.place, BatchFiles(files, layout), mark)
 
     def record(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
@@ -172,3 +196,14 @@ class RealWorld:
     def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports:
         letters = f"{settings.catalog.namespace}.{settings.dead_letters.table}"
         return BatchReports(stream.known_as, self.watch, letters, lake.metadata_size)
+
+
+def on_spark(spark: SparkSession, work: Work, tasks: Sequence[Sequence[Share]]) -> list[Receipt]:
+    """Run a task for each list of shares, in one Spark job without a shuffle."""
+    numbered = list(enumerate(tasks))
+    return spark.sparkContext.parallelize(numbered, len(numbered)).map(lambda task: _done(work, *task)).collect()
+
+
+def _done(work: Work, number: int, shares: Sequence[Share]) -> Receipt:
+    context = TaskContext.get()
+    return do(work, number, context.attemptNumber() if context else 0, shares)

@@ -12,11 +12,21 @@ from lakehouse_ingest.observe.watch import Span, Watch
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import LandedBatch
-from lakehouse_ingest.tables.effects import Unpublished
 
 MANY_FILES = 1_000  # in one write: a batch has this many only if partitions are too small
 MEASURED_EVERY_S = 60.0
 LINKS = 32  # the most links from a batch to the spans that sent its records
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a batch wrote to one table."""
+
+    table: str
+    rows: int
+    files: int
+    size: int  # bytes
+    partitions: int  # how many partitions these files are in
 
 
 @dataclass
@@ -30,18 +40,18 @@ class BatchReports:
     newest: float | None = None  # the broker's time of the newest record of the last batch
     _measured: dict[str, float] = field(default_factory=dict)  # when each table's metadata was last measured
 
-    def written(self, rows: Unpublished) -> None:
+    def written(self, rows: Written) -> None:
         if rows.files > MANY_FILES:
             self.watch.emit(
                 ManyFiles(
-                    table=rows.landing.place.table,
+                    table=rows.table,
                     files=rows.files,
                     rows=rows.rows,
                     advice="`partition_by` gives nearly every row its own partition: use bucket(16, column)",
                 )
             )
 
-    def published(self, rows: Unpublished, place: Position) -> None:
+    def published(self, rows: Written, place: Position) -> None:
         self.watch.table(
             place.table,
             rows=place.rows,

@@ -26,7 +26,7 @@ from lakehouse_ingest.stages.arrow.formats import ArrowFormat, chosen
 from lakehouse_ingest.stages.arrow.plans import RoutePlan
 from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records, Share
 from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Routed, Router, Way
-from lakehouse_ingest.stages.arrow.rows import Maker, Shaped
+from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
@@ -77,6 +77,7 @@ class Part:
     samples: dict[str, Sample] = field(default_factory=dict)
     first_fault: tuple[Share, int, Fault] | None = None  # with its offset
     news: SeenFields | None = None
+    lacking: set[str] = field(default_factory=set)  # required fields that a record with news lacks
     looked_at: int = 0  # records that `news` knows
 
 
@@ -104,7 +105,7 @@ class _Task:
         self._form: ArrowFormat = chosen(work.stream.format)
         self._router = Router(work.stream, self._form)
         self._parts: dict[Way, Part] = {}
-        self._makers: dict[Route, Maker] = {}
+        self._builders: dict[Route, RowBuilder] = {}
         self._writers: dict[Route, FileWriter] = {}
 
     def done(self, task: int, shares: Sequence[Share]) -> Receipt:
@@ -154,13 +155,15 @@ class _Task:
 
     def _known(self, share: Share, route: Route, work: RouteWork, part: Part, records: Records) -> None:
         """Make rows of the records of a table that exists."""
-        if (maker := self._makers.get(route)) is None:
-            maker = self._makers[route] = Maker(work.plan, self._form)
-        made = maker.rows_of(records)
+        if (builder := self._builders.get(route)) is None:
+            builder = self._builders[route] = RowBuilder(work.plan, self._form)
+        made = builder.rows(records)
         if made.news:
-            part.news = part.news or SeenFields()
-            for tree in made.news:
+            relaxing = work.plan.following.relaxing if work.plan.following else frozenset[str]()
+            part.news = part.news or SeenFields(first_of(work.plan.plan))
+            for tree in made.news.values():
                 part.news.add(tree)
+                part.lacking |= {field for field in relaxing if tree.get(field) is None}
             self._drop(route, part)
         if part.news is None:
             self._land(share, route, work, part, made)
@@ -174,7 +177,7 @@ class _Task:
                 writer = self._writers[route] = FileWriter(work.files, self._names)
             writer.write(made.rows)
         times = made.rows[EVENT_TIME] if self._work.event_times else None
-        part.counts[share].landed(made.records, made.rows.num_rows, times)
+        part.counts[share].landed(made.rows.num_rows, made.rows.num_rows, times)
 
     def _dead(self, share: Share, part: Part, records: Records, faults: Faults) -> None:
         if not faults:

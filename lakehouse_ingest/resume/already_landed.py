@@ -7,18 +7,18 @@ would do now: we look for the coordinates of each record in the tables, and writ
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
 
-from lakehouse_ingest.environment.spark_names import spark_name
 from lakehouse_ingest.errors import TableChanged
-from lakehouse_ingest.records import RECORD, SOURCE, Offsets, Range
-from lakehouse_ingest.stages import accounting
-from lakehouse_ingest.stages.accounting import TRIMMED, Tally
+from lakehouse_ingest.ledger.bitmaps import bitmap_of
+from lakehouse_ingest.records import SOURCE, Offsets
+from lakehouse_ingest.stages.arrow.already_landed import Held
+from lakehouse_ingest.tables import PipelineTables
 
-COORDINATES = ("log", "partition", "offset")
+OFFSET = f"{SOURCE}.offset"
 
 
 @dataclass(frozen=True)
@@ -36,64 +36,53 @@ class AlreadyLanded:
     """What the tables hold at and beyond the offsets at which a start begins."""
 
     holders: Sequence[HoldingSnapshot] = ()
-    logs: Mapping[str, str] = field(default_factory=dict)  # by topic
+    held: Held = field(default_factory=dict)
     until: Offsets = field(default_factory=dict)  # from here on they hold nothing
 
     @classmethod
     def beyond(
-        cls, start: Offsets, holders: Sequence[HoldingSnapshot], logs: Mapping[str, str], spark: SparkSession
+        cls, start: Offsets, holders: Sequence[HoldingSnapshot], logs: Mapping[str, str], lake: PipelineTables
     ) -> "AlreadyLanded":
-        if not holders:
-            return cls()
-        rows = _coordinates(spark, holders, logs, start)
-        if rows is None:
-            return cls()
-        ends = rows.groupBy("log", "partition").agg((F.max("offset") + 1).alias("end")).collect()
+        """`logs`: the short name of each topic's log."""
+        held: dict[tuple[str, int], BitMap64] = {}
+        starts = {(logs[topic], partition): offset for (topic, partition), offset in start.items() if topic in logs}
+        for holder in holders:
+            for rows in _coordinates(lake, holder, min(start.values(), default=0)):
+                _add(held, rows, starts)
         topics = {log: topic for topic, log in logs.items()}
-        return cls(holders, logs, {(topics[end["log"]], end["partition"]): end["end"] for end in ends})
+        return cls(holders, held, {(topics[log], at): max(offsets) + 1 for (log, at), offsets in held.items()})
 
     def beyond_in(self, table: str) -> Offsets:
         """How far a table may hold rows. Its mark has to say so: after this start nothing else knows of older ones."""
         return self.until if any(holder.table == table for holder in self.holders) else {}
 
-    def without(self, records: DataFrame, batch: Range) -> tuple[DataFrame, Tally]:
-        """The records that no table holds yet, and the counts of the others."""
-        if not any(start < self.until.get(at, 0) for at, start in batch.start.items()):
-            return records, Tally()
-        # Use the session of the batch: the stream was started in another one. And look at this batch only: a stream
-        # that reads a topic again finds very many rows.
-        held = _coordinates(records.sparkSession, self.holders, self.logs, batch.start, batch.end)
-        assert held
-        same = reduce(Column.__and__, (F.col(RECORD)[name] == F.col(name) for name in COORDINATES))
-        there = accounting.count(records.join(held, same, "left_semi"), batch, accounting.number_of(TRIMMED))
-        return records.join(held, same, "left_anti"), there
 
-
-def _coordinates(
-    spark: SparkSession,
-    holders: Sequence[HoldingSnapshot],
-    logs: Mapping[str, str],
-    start: Offsets,
-    end: Offsets | None = None,
-) -> DataFrame | None:
-    """The coordinates of rows that are there; None if no snapshot has the column, so none has rows of ours."""
-    at = F.col(SOURCE)
-    # Iceberg can skip files by the lowest offset only; the exact condition for each partition follows.
-    lowest = min(start.values(), default=0)
-    wanted = at["log"].isin(*logs.values()) & (at["offset"] >= lowest) & accounting.beyond(at, start)
-    if end:
-        wanted &= at["offset"] < max(end.values())
+def _coordinates(lake: PipelineTables, holder: HoldingSnapshot, lowest: int) -> list[pa.RecordBatch]:
+    """The coordinates of rows in files that may hold offsets from `lowest` on."""
+    pinned = lake.pin(holder.table)
+    if pinned is None or SOURCE not in {column.name for column in pinned.state.columns}:
+        if holder.has_ours:
+            raise TableChanged(
+                f"somebody dropped the column {SOURCE} of {holder.table} while a batch was under way, so rows of it"
+                " could be written twice; roll the table back to a snapshot with that column"
+            )
+        return []
+    names = [SOURCE, *([] if holder.pipeline is None else ["pipeline"])]
     found = []
-    for holder in holders:
-        rows = spark.read.option("versionAsOf", str(holder.snapshot)).table(spark_name(holder.table))
-        if SOURCE not in rows.columns:
-            if holder.has_ours:
-                raise TableChanged(
-                    f"somebody dropped the column {SOURCE} of {holder.table} while a batch was under way, so rows of it"
-                    " could be written twice; roll the table back to a snapshot with that column"
-                )
+    for file in lake.files_of(pinned, [OFFSET]):
+        _, highest = file.bounds.get(OFFSET, (None, None))
+        if highest is not None and highest < lowest:
             continue
-        if holder.pipeline is not None:
-            rows = rows.where(F.col("pipeline") == holder.pipeline)
-        found.append(rows.where(wanted).select(*(at[part].alias(part) for part in COORDINATES)))
-    return reduce(DataFrame.unionAll, found) if found else None
+        for rows in lake.batches_of(pinned, file, names):
+            ours = rows if holder.pipeline is None else rows.filter(pc.equal(rows["pipeline"], holder.pipeline))
+            found.append(ours.select([SOURCE]))
+    return found
+
+
+def _add(held: dict[tuple[str, int], BitMap64], rows: pa.RecordBatch, starts: Mapping[tuple[str, int], int]) -> None:
+    at = rows[SOURCE]
+    logs, partitions, offsets = (pc.struct_field(at, part) for part in ("log", "partition", "offset"))
+    for (log, partition), start in starts.items():
+        wanted = pc.and_(pc.and_(pc.equal(logs, log), pc.equal(partitions, partition)), pc.greater_equal(offsets, start))
+        if len(found := offsets.filter(wanted)):
+            held[log, partition] = held.get((log, partition), BitMap64()) | bitmap_of(found)

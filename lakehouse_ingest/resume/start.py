@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 
-from pyspark.sql import SparkSession
-
 from lakehouse_ingest.environment import spark_errors
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.fail_points import FailPoint, reached
@@ -27,7 +25,7 @@ from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
-from lakehouse_ingest.stages import dead_letters, formats, routing
+from lakehouse_ingest.stages.arrow import dead_letters
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import (
     Column,
@@ -40,7 +38,7 @@ from lakehouse_ingest.tables import (
     newest_generation,
 )
 from lakehouse_ingest.tables.batch_log import BatchLog, record_spec
-from lakehouse_ingest.tables.effects import Effects, Landing
+from lakehouse_ingest.tables.effects import Landing, TableEffects
 from lakehouse_ingest.tables.stream_tables import StreamTables, foretold
 
 REDUCED = (
@@ -69,8 +67,8 @@ class Opened:
     token: Token  # of the start; each batch sets its own number in it
     source: SourceIdentity
     settings_hash: str
-    checkpoint: Path  # scratch, for all queries of this start
-    start: Offsets  # where its first query begins
+    checkpoint: Path  # scratch, for the query of this start
+    start: Offsets  # where it begins
     record: BatchLog
     dead: Landing
     tables: StreamTables
@@ -86,16 +84,14 @@ class Opening:
     lake: PipelineTables
     source: Source
     identity: SourceIdentity
-    spark: SparkSession
     watch: Watch
     scratch: Path
     threads: ThreadPoolExecutor
     accept_changes: bool
     noted_as: replicas.Process | None  # later starts recognise us by it; None if this start ends by itself
-    effects: Effects
+    effects: TableEffects
 
     def opened(self) -> Opened:
-        routing.check(self.stream, self.spark)
         claim = self._claim(self._prepared())
         # Not earlier: until it was fenced, an earlier start may have gone on.
         now = SourceNow(self.identity, *self.source.bounds(), self.source.ends())
@@ -129,10 +125,10 @@ class Opening:
             checkpoint=self._checkpoint(claim.epoch),
             start=start,
             record=record,
-            dead=Landing(places[self._dead], FileOptions()),
+            dead=Landing(places[self._dead], self.lake.files(self._dead)),
             tables=tables,
             held=AlreadyLanded.beyond(
-                start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.spark
+                start, holders, {topic: topics.log(topic) for topic in self.stream.topics}, self.lake
             ),
         )
 
@@ -273,7 +269,6 @@ class Opening:
             self.lake,
             self.effects,
             self.stream,
-            formats.chosen(self.stream.format),
             self.settings.catalog.namespace,
             self._record,
             (self._record, self._dead),

@@ -15,7 +15,7 @@ from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
 from lakehouse_ingest.tables import Column, Partition, Position, TableSpec, batch_size
-from lakehouse_ingest.tables.effects import Effects
+from lakehouse_ingest.tables.effects import TableEffects
 
 # The kinds of rows.
 KINDS = {
@@ -96,7 +96,7 @@ class BatchLog:
 
     def __init__(
         self,
-        effects: Effects,
+        effects: TableEffects,
         place: Position,
         first: Mark,
         meant: str,

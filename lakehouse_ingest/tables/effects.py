@@ -1,4 +1,4 @@
-"""Every durable effect of a start and its batches, one method for each.
+"""The durable effects on tables, one method for each. `pipeline.effects` has those of a batch beside them.
 
 A pipeline gets one of several implementations. The real one changes tables. The dry run's changes nothing. Those of
 the tests end the process before an effect, or lose its answer. Reading has no effect and stays in `TableReader`.
@@ -8,38 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import DataFrame
-
-from catalog import Evolution, Partition, Plan, TableSpec, TableState
+from catalog import Evolution, Partition, Plan, TableFiles, TableSpec, TableState
 from lakehouse_ingest.ledger.marks import Mark
-from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.tables.position import Position, Registered
 
 
 @dataclass
 class Landing:
-    """One table: our position on it, and how its files are written."""
+    """One table: our position on it, and what a task has to know to write files for it."""
 
     place: Position
-    files: FileOptions
-
-
-@dataclass(frozen=True)
-class Unpublished:
-    """Rows that are written to a table and that no reader sees yet."""
-
-    landing: Landing
-    mark: Mark
-    snapshot: int
-    rows: int
-    files: int
-    size: int  # bytes of those files
-    partitions: int  # how many partitions these files are in
+    files: TableFiles | None  # None in a dry run
 
 
 class TableEffects(Protocol):
-    """Effects that create, change and open tables."""
+    """Effects that create, change and open tables, and write the batch log."""
 
     def create(self, spec: TableSpec) -> TableState: ...
 
@@ -65,26 +48,10 @@ class TableEffects(Protocol):
         """List tables in the batch log before their first row is written."""
         ...
 
-
-class Effects(TableEffects, Protocol):
-    """All effects. A batch calls the methods below in their order."""
-
-    def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
-        """Write about `size` rows to files that no reader sees yet."""
-        ...
-
-    def publish(self, written: Unpublished) -> Position:
-        """Make written rows visible. Returns our position on the table as the commit left it."""
-        ...
-
     def record(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
         """Write rows of the batch log, and in `extra` what the next start has to know."""
-        ...
-
-    def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
-        """Publish group offsets for lag tools, at most every few seconds unless `at_once`."""
         ...
 
     def expire(self, place: Position) -> Position:

@@ -135,3 +135,6 @@ class OneCommitDirect(OneRequest, Direct):
                 yield
         except LostRace as lost:
             raise TryAgain(f"other writers changed the table {place.table} before each attempt to commit") from lost
+
+
+WAYS: dict[str, type[OneRequest]] = {"branch": OneCommit, "direct": OneCommitDirect}

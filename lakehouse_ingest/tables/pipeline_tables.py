@@ -11,7 +11,8 @@ from lakehouse_ingest.tables.errors import (
     explained,
     with_advice,
 )
-from lakehouse_ingest.tables.publishing import WAYS, ReportRefusal
+from lakehouse_ingest.tables.landing import WAYS
+from lakehouse_ingest.tables.publishing import ReportRefusal
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 from lakehouse_ingest.tables.writer import TableWriter

@@ -49,6 +49,11 @@ class TableReader:
             except catalog.NamespaceMissing:
                 raise SettingsRefused(f"there is no namespace {namespace}: see `catalog.namespace`") from None
 
+    def files(self, table: str) -> catalog.TableFiles | None:
+        """What a task has to know to write files for the table."""
+        with explained():
+            return catalog.table_files(self._lake, table)
+
     def rows_since(
         self, table: str, column: str, moment: dt.datetime, columns: Sequence[str]
     ) -> list[dict[str, object]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from catalog import TableFiles
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
@@ -142,8 +143,7 @@ class TableKeeper:
         if lies_otherwise:
             self._lay_out()
         place = place or self._opened()
-        files = replace(FileOptions.of(self.settings), all_open=layout.parts_zeros(self._plan.plan, self.settings))
-        self.landing = Landing(replace(place, schema=self._schema), files)
+        self.landing = Landing(replace(place, schema=self._schema), self._files())
 
     def _opened(self) -> Position:
         """Open a table that did not exist, or was not ours, when this start read the ledger."""
@@ -167,6 +167,12 @@ class TableKeeper:
         self._plan = Planned(existing.plan_that_stands(state, self.settings), refused=refused)
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
+            self.landing.files = self._files()
+
+    def _files(self) -> TableFiles | None:
+        """How files are written for the table as it is now; the settings override what the table says of files."""
+        files = self.lake.files(self.name)
+        return files and replace(files, properties={**files.properties, **FileOptions.of(self.settings).properties()})
 
     def _follow(self, changes: Sequence[Evolution]) -> Plan:
         """Apply all changes in one commit. The plan lists what the contract refused."""

@@ -9,7 +9,6 @@ from catalog import TableState
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Mark
-from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.errors import (
     EpochTaken,
     LostRace,
@@ -17,7 +16,7 @@ from lakehouse_ingest.tables.errors import (
     superseded,
 )
 from lakehouse_ingest.tables.position import Position
-from lakehouse_ingest.tables.publishing import WriteTarget
+from lakehouse_ingest.tables.landing import BatchFiles, OneRequest
 from lakehouse_ingest.tables.registry import Registry
 
 CLAIM_TRIES = 8
@@ -26,6 +25,7 @@ CLAIM_TRIES = 8
 class TableWriter(Registry):
     """Takes epochs, opens tables and publishes rows."""
 
+    _way: OneRequest
     _taken = 0  # the last epoch that was asked for, whether we got it or not: its answer may have been lost
 
     @property
@@ -84,18 +84,9 @@ class TableWriter(Registry):
         """Other streams of this process wait at the table until the block ends."""
         return self._way.turns.at(table).taken()
 
-    def target(self, place: Position, token: Token) -> WriteTarget:
-        """Where Spark writes the rows of this batch."""
-        self._way.load(place.table)  # raises if another program has set a property that names code since the opening
-        return self._way.target(place, token)
-
-    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
-        """The snapshot that was written under this token, if there is one."""
-        return self._way.staged(place, token)
-
-    def publish(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str] | None = None) -> Position:
-        """Move main to the written snapshot. If another commit came first, commit the same files on top of it."""
-        return self._way.publish(place, written, mark, extra or {})
+    def land(self, place: Position, batch: BatchFiles, mark: Mark) -> Position:
+        """Commit the files of a batch, upon whatever head main has by then."""
+        return self._way.land(place, batch, mark, {})
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]

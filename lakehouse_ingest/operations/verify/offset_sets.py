@@ -5,7 +5,6 @@ ranges, a bit for each offset, or two bytes for each offset that is held. 100 mi
 unbroken range, 24 MiB where every second offset is missing, and 202 MiB where only every thousandth is held.
 """
 
-from array import array
 from collections.abc import Iterable, Iterator
 from threading import Lock
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from lakehouse_ingest.ledger.bitmaps import bitmap_of
 from lakehouse_ingest.records import TopicPartition
 
 Run = tuple[int, int]  # the first offset and the last
@@ -72,17 +72,6 @@ class OffsetSets:
             sets = [*self._by_index.get(at, {}).values()]
             self._seen[at] = sets[0] if len(sets) == 1 else BitMap64().union(*sets)
         return self._seen[at]
-
-
-def bitmap_of(offsets: pa.Array) -> BitMap64:
-    values, width = offsets.cast(pa.int64()), 8
-    copied = array("Q")
-    if len(values):
-        copied.frombytes(values.buffers()[1].slice(values.offset * width, len(values) * width))
-    bitmap = BitMap64(copied)
-    # This chooses the smallest form. The union of two unbroken ranges keeps it, so most sets never have a bit a row.
-    bitmap.run_optimize()
-    return bitmap
 
 
 def _repeated_in(offsets: pa.Array) -> BitMap64:
