@@ -23,6 +23,8 @@ from lakehouse_ingest.observe.watch import Span
 from lakehouse_ingest.pipeline import pacing
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.foreach_batch import Callback
+from lakehouse_ingest.pipeline.next_batch import next_end
+from lakehouse_ingest.pipeline.offset_source import OffsetServer
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
@@ -44,7 +46,6 @@ class Next(Enum):
     """What follows a query that ended without an error."""
 
     END = "nothing more to do"
-    QUERY = "the same start goes on, in larger batches"
     START = "there are topics or partitions that this start does not read"
 
 
@@ -67,8 +68,11 @@ class OneStart:
     goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
     _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
+    _planned: Offsets = field(default_factory=dict)  # the end of the batch that Spark was told to run next
+    _others: bool = False  # the source has partitions that this start does not read
     _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
     _closing: Event = field(default_factory=Event)
+    _failed: Event = field(default_factory=Event)  # the source could not say where the next batch ends
 
     def run(self, span: Span) -> bool:
         """Run to the end. Returns True if another start has to follow at once."""
@@ -86,7 +90,7 @@ class OneStart:
         self._report_start(runner, span)
         self.budget.is_up()
         try:
-            then = self._queries(runner)
+            then = self._query(runner)
         except Exception:
             # The next start begins after the completed batches, so nobody else would write their rows of the batch log.
             with suppress(LakehouseError, ConnectionError):
@@ -108,7 +112,6 @@ class OneStart:
             self.lake,
             self.source,
             self.identity,
-            self.session,
             stream.watch,
             stream.scratch,
             threads,
@@ -116,83 +119,90 @@ class OneStart:
             None if stream.options.until_latest or self.lake.has_claimed else stream.process,
             effects,
         )
+        opened = opening.opened()
         return BatchRunner(
-            opening.opened(),
+            opened,
             stream.stream,
             effects,
+            self.source.reader(f"{stream.identity}-{opened.token.epoch}"),
             stream.watch,
             stream.world.reports(stream.settings, stream.stream, self.lake),
             partial(refuse_recreated, self.source, self.identity),
             threads,
-            stream.transform,
+            self.session.sparkContext.defaultParallelism,
         )
 
     def _report_start(self, runner: BatchRunner, span: Span) -> None:
         stream, epoch, tables = self.of, runner.opened.token.epoch, len(runner.tables.registered)
-        span.set(epoch=epoch, tables=tables, shape=runner.shape)
+        span.set(epoch=epoch, tables=tables)
         stream.watch.emit(
             Started(
                 stream=stream.name,
                 epoch=epoch,
                 topics=stream.topics,
                 tables=tables,
-                shape=runner.shape,
                 bad={"discarded" if stream.stream.on_error == "ignore" else "dead": [*Reason]},
             )
         )
 
-    # -- queries ------------------------------------------------------------------------------------------
-
-    def _queries(self, runner: BatchRunner) -> Next:
-        """Run one query after the other, because Spark fixes the batch size of a query. Returns why the last ended."""
-        while (then := self._query(runner)) is Next.QUERY:
-            runner.begin_again(batch_size.after_landing(runner.record.size, self.of.stream.max_records))
-        return then
+    # -- the query ----------------------------------------------------------------------------------------
 
     def _query(self, runner: BatchRunner) -> Next:
-        stream, failures = self.of, list[BaseException]()
-        then = Next.END
-        closing = self._closing = Event()  # one for each query: a late batch must not see the next query's event
-        with stream.watch.span("source.read", stream.name):
-            frame = self.source.stream(self.session, runner.start, runner.record.size, stream.identity)
-            if self.goal is not None and _has_come_to(self.goal, runner.start):
-                return Next.END
-            stream.at = runner.start
-            batch = Callback(self.session, self._batch(runner, closing, failures))
-            query = (
-                frame.writeStream.foreachBatch(batch)
-                .option("checkpointLocation", str(runner.offset_log.parent))
-                .queryName(f"{stream.identity} {runner.opened.token.epoch} {runner.queries}")
-                .start()
-            )
-        self.begun.close()
-        progress = stream.progress = QueryProgress(query)
-        self._began_at = runner.record.complete
-        stream.watch.report(stream.name, State.RUNNING)
-        try:
-            then = self._attend(query, progress, runner)
-        finally:
-            closing.set()
-            if stream.stop.is_set():
-                stream.watch.report(stream.name, State.STOPPING)
-            if then is not Next.QUERY:
+        """Run Spark's query until it should end, or has ended by itself."""
+        stream = self.of
+        then, failures = Next.END, list[BaseException]()
+        if self.goal is not None and _has_come_to(self.goal, runner.start):
+            return Next.END
+        with ExitStack() as ends:
+            with stream.watch.span("source.read", stream.name):
+                stream.at = runner.start
+                server = ends.enter_context(OffsetServer(runner.start, partial(self._next_end, runner, failures)))
+                batch = Callback(self.session, self._batch(runner, failures))
+                query = (
+                    server.frame(self.session)
+                    .writeStream.foreachBatch(batch)
+                    .option("checkpointLocation", str(runner.opened.checkpoint))
+                    .queryName(f"{stream.identity} {runner.opened.token.epoch}")
+                    .start()
+                )
+            self.begun.close()
+            progress = stream.progress = QueryProgress(query)
+            self._began_at = runner.record.complete
+            stream.watch.report(stream.name, State.RUNNING)
+            try:
+                then = self._attend(query, progress, runner)
+            finally:
+                self._closing.set()
+                if stream.stop.is_set():
+                    stream.watch.report(stream.name, State.STOPPING)
                 self.ending.enter_context(stream.watch.stop(stream.name))
-            # A running batch holds the gate, so it ends first.
-            with stream.watch.span("source.close", stream.name), self._gate:
-                _end(query)
-            batch.let_go()
+                # A running batch holds the gate, so it ends first.
+                with stream.watch.span("source.close", stream.name), self._gate:
+                    _end(query)
+                batch.let_go()
         if failures:
             raise stream.explained(failures[0])
         if (error := query.exception()) is not None:
             raise stream.explained(error, spark_errors.causes(query))
         return then
 
-    def _batch(
-        self, runner: BatchRunner, closing: Event, failures: list[BaseException]
-    ) -> Callable[[DataFrame, int], None]:
-        stream = self.of
+    def _next_end(self, runner: BatchRunner, failures: list[BaseException]) -> Offsets:
+        """Tell Spark where the next batch ends. If that is where the last one ended, Spark asks again."""
+        try:
+            ends = self._ends()
+            self._others = bool(ends.keys() - runner.start.keys())
+            self._planned = next_end(runner.landed_to, ends, runner.record.size)
+        except Exception as failure:  # noqa: BLE001 - raised in the stream's own thread
+            failures.append(failure)
+            self._failed.set()
+            return runner.landed_to
+        return self._planned
 
-        def batch(rows: DataFrame, number: int) -> None:
+    def _batch(self, runner: BatchRunner, failures: list[BaseException]) -> Callable[[DataFrame, int], None]:
+        """What Spark calls for each batch. Its frame has no rows: our own tasks read the records."""
+        stream, closing = self.of, self._closing
+
+        def batch(_: DataFrame, __: int) -> None:
             # The stopping thread holds the gate while it waits for this callback, so blocking here would deadlock.
             # The next start reads the records of a skipped batch again.
             while not self._gate.acquire(timeout=LOOK_S):
@@ -202,12 +212,13 @@ class OneStart:
                 if stream.has_enough or closing.is_set():
                     return
                 began = monotonic()
-                landed = runner.run(rows, number)
-                stream.at, stream.newest = landed.end, runner.reports.newest or stream.newest
+                landed = runner.run(self._planned)
+                runner.record.size = batch_size.after_landing(runner.record.size, stream.stream.max_records)
+                stream.at, stream.newest = runner.landed_to, runner.reports.newest or stream.newest
                 stream.landed += 1
                 stream.offsets += len(landed)
                 if self.goal is None and not stream.has_enough:
-                    pacing.wait_until_due(stream.stream, began, landed.end, self._ends, closing)
+                    pacing.wait_until_due(stream.stream, began, runner.landed_to, self._ends, closing)
             except BaseException as failure:
                 failures.append(failure)
                 raise
@@ -227,11 +238,11 @@ class OneStart:
         """Wait until the query should end, or has ended by itself."""
         stream = self.of
         looked = beaten = monotonic()
-        while query.isActive and not (stream.has_enough or stream.stop.wait(LOOK_S)):
+        while query.isActive and not (stream.has_enough or self._failed.is_set() or stream.stop.wait(LOOK_S)):
             if self.goal is not None and _has_come_to(self.goal, runner.record.complete):
                 break
-            if runner.may_grow:
-                return Next.QUERY
+            if self._others and self.goal is None:
+                return Next.START
             self._catch_up(runner)
             if stream.watch.looked_at and monotonic() - beaten >= BEAT_S:
                 beaten = monotonic()
@@ -255,19 +266,15 @@ class OneStart:
                 self._gate.release()
 
     def _finds_others(self, runner: BatchRunner) -> bool:
-        """True if there are new topics or partitions to read.
+        """True if there are new topics to read.
 
         Raises if a topic was recreated, which would otherwise go unnoticed when it has as many records as before.
-        A query with a fixed list of partitions does not notice new ones by itself.
         """
         stream = self.of
-        pattern, chosen = stream.stream.topic_pattern, stream.settings.source.partitions
+        pattern = stream.stream.topic_pattern
         try:
             runner.refuse_recreated()
-            return bool(
-                (pattern and not set(stream.topics).issuperset(self.source.matching(pattern)))
-                or (chosen and self.source.ends().keys() - runner.start.keys())
-            )
+            return bool(pattern and not set(stream.topics).issuperset(self.source.matching(pattern)))
         except Recreated:
             raise
         except TryAgain:
