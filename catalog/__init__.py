@@ -19,7 +19,7 @@ from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
 from catalog.contracts import Contract, Rule
-from catalog.data_files import DataFileReceipt
+from catalog.data_files import DataFileReceipt, FileNames, TableFiles, table_files
 from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
 from catalog.dry_run import DryRun, Foreseen, rehearse
 from catalog.errors import (
@@ -49,7 +49,9 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
+from catalog.file_counter import FileCounter
 from catalog.file_fit import fitting_layout
+from catalog.file_writer import FileWriter
 from catalog.landing import (
     Attempts,
     Expected,
@@ -102,8 +104,11 @@ __all__ = [
     "FenceMoved",
     "FencePosition",
     "FieldVerdict",
+    "FileCounter",
     "FileLayout",
     "FileMissing",
+    "FileNames",
+    "FileWriter",
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
@@ -130,6 +135,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "Sort",
+    "TableFiles",
     "TableMissing",
     "TableReplaced",
     "TableSpec",
@@ -180,5 +186,6 @@ __all__ = [
     "rows_with",
     "same_partitions",
     "set_properties",
+    "table_files",
     "write_and_read",
 ]

@@ -102,6 +102,11 @@ class TableFiles:
         return SortOrder.model_validate_json(self.order_json)
 
 
+def table_files(client: CatalogClient, name: str) -> TableFiles:
+    """Describe a table as it is now."""
+    return TableFiles.of(client, client.table(name))
+
+
 @dataclass(frozen=True)
 class DataFileReceipt:
     """A file that was written and that no snapshot has yet."""

@@ -7,31 +7,31 @@ that keeps none. No epoch is taken and no start is fenced, so a dry run is safe 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from py4j.protocol import Py4JError, Py4JJavaError
+import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import SparkSession
 
-from lakehouse_ingest.environment.spark_names import quoted
+from catalog import DataFileReceipt, FileCounter, FileNames
 from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger.keys import REGISTERED
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch
-from lakehouse_ingest.pipeline.effects import ChangesTables
+from lakehouse_ingest.pipeline.effects import DRIVER, ChangesTables, Effects, on_spark
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.pipeline import Pipeline
-from lakehouse_ingest.pipeline.reporting import BatchReports
+from lakehouse_ingest.pipeline.reporting import BatchReports, Written
 from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
-from lakehouse_ingest.records import SOURCE, Offsets
+from lakehouse_ingest.pipeline.task import Receipt, Work
+from lakehouse_ingest.records import SOURCE, Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
-from lakehouse_ingest.stages.accounting import Tally
+from lakehouse_ingest.stages.arrow.records import Share
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import Connection, DryRun, Foreseen, ImaginedTables, Partition, PipelineTables, Position
-from lakehouse_ingest.tables.append import tasks_for
+from lakehouse_ingest.stages.tally import Tally
+from lakehouse_ingest.tables import Connection, DryRun, Foreseen, ImaginedTables, PipelineTables, Position
 from lakehouse_ingest.tables.batch_log import LandedBatch
-from lakehouse_ingest.tables.effects import Effects, Landing, Unpublished
+from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 HOUR_S = 3600.0
@@ -72,24 +72,23 @@ class Seen:
 class ImaginedEffects(ChangesTables):
     """Sends rows to a sink that keeps none, and changes tables in memory."""
 
+    spark: SparkSession
     seen: Seen
-    dead_letters: str
 
-    def write(self, landing: Landing, rows: DataFrame, size: int, mark: Mark) -> Unpublished:
-        table = landing.place.table
-        state = self.lake.find(table)
-        assert state
-        written, spread = _written(rows.coalesce(tasks_for(size)), state.partitions)
-        writing = self.seen.writing.setdefault(table, Writing())
-        writing.rows += written
-        writing.spread = max(writing.spread, spread)
-        if table == self.dead_letters and written:
-            self.seen.examples = {**_examples(rows), **self.seen.examples}
-        return Unpublished(landing, mark, 0, written, 0, 0, spread)
+    def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
+        return on_spark(self.spark, replace(work, imagined=True), tasks)
 
-    def publish(self, written: Unpublished) -> Position:
-        place = written.landing.place
-        return replace(place, main=place.main or 0, mark=written.mark)
+    def write_letters(self, landing: Landing, rows: pa.Table, token: Token) -> Sequence[DataFileReceipt]:
+        self.seen.examples = {**_examples(rows), **self.seen.examples}
+        counter = FileCounter(landing.files, FileNames(token.pipeline, token.epoch, token.batch, DRIVER, 0))
+        counter.write(rows)
+        return counter.close()
+
+    def land(self, landing: Landing, files: Sequence[DataFileReceipt], mark: Mark) -> Position:
+        writing = self.seen.writing.setdefault(landing.place.table, Writing())
+        writing.rows += sum(file.record_count for file in files)
+        writing.spread = max(writing.spread, len({file.partition for file in files}))
+        return replace(landing.place, main=landing.place.main or 0, mark=mark)
 
     def record(
         self,
@@ -113,10 +112,10 @@ class ImaginedReports(BatchReports):
 
     seen: Seen = field(default_factory=Seen)
 
-    def written(self, rows: Unpublished) -> None:
+    def written(self, rows: Written) -> None:
         """Do nothing: there are no files."""
 
-    def published(self, rows: Unpublished, place: Position) -> None:
+    def published(self, rows: Written, place: Position) -> None:
         """Do nothing: nothing was published."""
 
     def landed(self, landed: LandedBatch, span: Span) -> None:
@@ -151,9 +150,9 @@ class ImaginedWorld:
         stream: StreamSettings,  # noqa: ARG002 - those of all streams are alike
         lake: PipelineTables,
         source: Source,  # noqa: ARG002
-        spark: SparkSession,  # noqa: ARG002
+        spark: SparkSession,
     ) -> Effects:
-        return ImaginedEffects(lake, self.seen, _dead_letters(settings))
+        return ImaginedEffects(lake, spark, self.seen)
 
     def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports:
         return ImaginedReports(stream.known_as, self.watch, _dead_letters(settings), lake.metadata_size, seen=self.seen)
@@ -173,7 +172,6 @@ def files_an_hour(seen: Seen, stream: StreamSettings) -> Mapping[str, float]:
     batch_s = max(SHORTEST_S, min(stream.every, stream.max_records / rate))
     return {
         table: _files(rate * writing.rows / tally.received, batch_s, writing.spread * min(1.0, batch_s / span))
-        * tasks_for(int(rate * batch_s))
         for table, writing in seen.writing.items()
         if writing.rows
     }
@@ -185,39 +183,12 @@ def _files(rate: float, batch_s: float, spread: float) -> float:
     return batches * max(1.0, min(spread, rate * HOUR_S / batches))
 
 
-def _written(rows: DataFrame, layout: Sequence[Partition]) -> tuple[int, int]:
-    """Count the rows, and estimate the number of their partitions."""
-    values = [_value(rows, each) for each in layout if each.transform != "void"]
-    spread = F.approx_count_distinct(F.xxhash64(*values)) if values else F.lit(1)
-    seen = Observation()
-    observed = rows.observe(seen, F.count(F.lit(1)).alias("rows"), spread.alias("spread"))
-    observed.write.format("noop").mode("overwrite").save()
-    try:
-        found = seen.get
-    except Py4JJavaError:  # Spark skips the counting if it finds that there are no rows
-        return 0, 0
-    return found["rows"], found["spread"]
-
-
-def _value(rows: DataFrame, partition: Partition) -> Column:
-    """An expression with as many different values as Iceberg's partition, though not the same ones."""
-    column = F.col(".".join(quoted(part) for part in partition.column.split(".")))
-    transform, _, number = partition.transform.removesuffix("]").partition("[")
-    if transform in {"year", "month", "day", "hour"}:
-        return F.date_trunc(transform, column)
-    if transform == "bucket":
-        return F.pmod(F.hash(column), F.lit(int(number)))
-    if transform == "truncate":
-        is_text = isinstance(rows.select(column).schema[0].dataType, T.StringType | T.BinaryType)
-        return F.substring(column, 1, int(number)) if is_text else F.floor(column / int(number))
-    return column
-
-
-def _examples(letters: DataFrame) -> dict[str, Example]:
-    at = F.col(SOURCE)
-    first = F.struct(at["topic"], at["partition"], at["offset"], F.coalesce("detail", F.lit("")))
-    found = letters.groupBy("reason").agg(F.min_by(first, at["offset"]).alias("first")).collect()
-    return {row["reason"]: Example(*row["first"]) for row in found}
+def _examples(letters: pa.Table) -> dict[str, Example]:
+    found: dict[str, Example] = {}
+    for reason, detail, at in zip(*(letters[name].to_pylist() for name in ("reason", "detail", SOURCE)), strict=True):
+        if reason not in found or at["offset"] < found[reason].offset:
+            found[reason] = Example(at["topic"], at["partition"], at["offset"], detail or "")
+    return found
 
 
 # -- all streams of a pipeline ----------------------------------------------------------------------------

@@ -109,13 +109,11 @@ class LiveEffects(ChangesTables):
         return on_spark(self.spark, work, tasks)
 
     def write_letters(self, landing: Landing, rows: pa.Table, token: Token) -> Sequence[DataFileReceipt]:
-        assert landing.files
         writer = FileWriter(landing.files, FileNames(token.pipeline, token.epoch, token.batch, DRIVER, 0))
         writer.write(rows)
         return writer.close()
 
     def land(self, landing: Landing, files: Sequence[DataFileReceipt], mark: Mark) -> Position:
-        assert landing.files
         layout = FileLayout(landing.files.schema_id, landing.files.spec_id)
         return self.lake.land(landing.place, BatchFiles(files, layout), mark)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse_ingest.pipeline.task import RouteWork, Work
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.pipeline.news import News
 from lakehouse_ingest.stages.arrow import routing
 from lakehouse_ingest.stages.arrow.records import Fault
 from lakehouse_ingest.stages.arrow.routing import Route
@@ -33,21 +33,22 @@ class Ready:
     def told(self, work: Work, *, last: bool) -> Work:
         """The same work with the tables as they are now. In the last pass nothing is news."""
         routes = {
-            route: RouteWork(keeper.route_plan(last=last), keeper.files)
-            for route, keeper in self.tables.keepers()
+            route: RouteWork(keeper.route_plan(last=last), keeper.landing.files, keeper.first_fields)
+            for route, keeper in self.tables.keepers.items()
             if keeper.landing and (work.only is None or route in work.only)
         }
         unasked = self.tables.unasked
         fault = Fault(unasked.reason, unasked.detail, routing.STAGE, unasked.detail) if last else None
         return replace(work, routes=routes, refused=self.refused, unasked=fault)
 
-    def make(self, news: Mapping[Route, SeenFields]) -> None:
+    def make(self, news: Mapping[Route, News]) -> None:
         """Create and change tables, so that each route has a table that fits its records. Or say why it has none.
 
         Tables are created and then registered in groups of `AT_A_TIME`. If the start ends between the two, the next
         start finds at most these tables unregistered, and still without rows.
         """
-        for routes in batched(sorted(news, key=str), AT_A_TIME):
+        ordered = sorted(news, key=str)
+        for routes in (ordered[at : at + AT_A_TIME] for at in range(0, len(ordered), AT_A_TIME)):
             self.tables.look_up(routes)
             keepers = []
             for route in routes:
@@ -56,7 +57,7 @@ class Ready:
                     self.refused[route] = Fault(found.reason, found.detail, routing.STAGE, "")
                 else:
                     keepers.append((route, found))
-            planned, failures = self.each(lambda one: (*one, one[1].plan(news[one[0]])), keepers)
+            planned, failures = self.each(lambda one: (*one, one[1].plan(news[one[0]].fields, news[one[0]].lacking)), keepers)
             self.failures += failures
             self.tables.register()
             for route, keeper, plan in planned:

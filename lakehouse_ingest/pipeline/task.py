@@ -13,8 +13,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from catalog import DataFileReceipt, FileNames, FileWriter, TableFiles
+from catalog import DataFileReceipt, FileCounter, FileNames, FileWriter, TableFiles
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.pipeline.news import News
 from lakehouse_ingest.schema.columns import EVENT_TIME
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import StreamSettings
@@ -41,10 +42,11 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class RouteWork:
-    """How the records of one route become rows, and where the rows go. Without files they are only counted."""
+    """How the records of one route become rows, and where the rows go."""
 
     plan: RoutePlan
-    files: TableFiles | None
+    files: TableFiles
+    first: frozenset[str] = frozenset()  # fields that news tells of, however many others there are
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Work:
     held: Held = field(default_factory=dict)
     one_in: int = 0  # of so many records one header is looked at for a trace
     event_times: bool = False  # the newest one is reported
+    imagined: bool = False  # a dry run: nothing is written
 
 
 @dataclass
@@ -76,9 +79,7 @@ class Part:
     letter_files: list[DataFileReceipt] = field(default_factory=list)
     samples: dict[str, Sample] = field(default_factory=dict)
     first_fault: tuple[Share, int, Fault] | None = None  # with its offset
-    news: SeenFields | None = None
-    lacking: set[str] = field(default_factory=set)  # required fields that a record with news lacks
-    looked_at: int = 0  # records that `news` knows
+    news: News | None = None
 
 
 @dataclass
@@ -106,7 +107,7 @@ class _Task:
         self._router = Router(work.stream, self._form)
         self._parts: dict[Way, Part] = {}
         self._builders: dict[Route, RowBuilder] = {}
-        self._writers: dict[Route, FileWriter] = {}
+        self._writers: dict[Route, FileWriter | FileCounter] = {}
 
     def done(self, task: int, shares: Sequence[Share]) -> Receipt:
         received = {}
@@ -160,10 +161,9 @@ class _Task:
         made = builder.rows(records)
         if made.news:
             relaxing = work.plan.following.relaxing if work.plan.following else frozenset[str]()
-            part.news = part.news or SeenFields(first_of(work.plan.plan))
+            part.news = part.news or News(SeenFields(work.first))
             for tree in made.news.values():
-                part.news.add(tree)
-                part.lacking |= {field for field in relaxing if tree.get(field) is None}
+                part.news.add(tree, relaxing)
             self._drop(route, part)
         if part.news is None:
             self._land(share, route, work, part, made)
@@ -172,10 +172,9 @@ class _Task:
     def _land(self, share: Share, route: Route, work: RouteWork, part: Part, made: Shaped) -> None:
         if not made.rows.num_rows:
             return
-        if work.files:
-            if (writer := self._writers.get(route)) is None:
-                writer = self._writers[route] = FileWriter(work.files, self._names)
-            writer.write(made.rows)
+        if (writer := self._writers.get(route)) is None:
+            writer = self._writers[route] = self._writer(work.files)
+        writer.write(made.rows)
         times = made.rows[EVENT_TIME] if self._work.event_times else None
         part.counts[share].landed(made.rows.num_rows, made.rows.num_rows, times)
 
@@ -190,18 +189,20 @@ class _Task:
         part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
         part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
         if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
-            writer = FileWriter(self._work.letters, self._names)
+            writer = self._writer(self._work.letters)
             writer.write(pa.Table.from_batches(part.letters))
             part.letters = []
             part.letter_files += writer.close()
 
+    def _writer(self, files: TableFiles) -> FileWriter | FileCounter:
+        return FileCounter(files, self._names) if self._work.imagined else FileWriter(files, self._names)
+
     def _look(self, part: Part, records: Records) -> None:
         """See which fields the records of a new route have."""
-        part.news = part.news or SeenFields()
-        for value in records.rows["value"].slice(0, max(0, LOOKED_AT - part.looked_at)).to_pylist():
+        part.news = part.news or News()
+        for value in records.rows["value"].slice(0, max(0, LOOKED_AT - part.news.records)).to_pylist():
             if not isinstance(tree := self._form.tree(value), Fault):
                 part.news.add(tree)
-                part.looked_at += 1
 
     def _drop(self, route: Route, part: Part) -> None:
         """Keep nothing of a route that is read again. Nobody has heard of its files yet, so they can be deleted."""

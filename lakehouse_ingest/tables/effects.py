@@ -18,7 +18,7 @@ class Landing:
     """One table: our position on it, and what a task has to know to write files for it."""
 
     place: Position
-    files: TableFiles | None  # None in a dry run
+    files: TableFiles
 
 
 class TableEffects(Protocol):

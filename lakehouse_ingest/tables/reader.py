@@ -49,7 +49,7 @@ class TableReader:
             except catalog.NamespaceMissing:
                 raise SettingsRefused(f"there is no namespace {namespace}: see `catalog.namespace`") from None
 
-    def files(self, table: str) -> catalog.TableFiles | None:
+    def files(self, table: str) -> catalog.TableFiles:
         """What a task has to know to write files for the table."""
         with explained():
             return catalog.table_files(self._lake, table)

@@ -12,7 +12,7 @@ from lakehouse_ingest.schema import declared, existing, layout
 from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY_NEW, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import contract_of
 from lakehouse_ingest.schema.layout import FileOptions
-from lakehouse_ingest.schema.planning.first_batch import Planned, plan_from_seen
+from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.planning.growth import new_fields
 from lakehouse_ingest.schema.planning.widening import outgrown
 from lakehouse_ingest.schema.seen import Seen
@@ -61,6 +61,16 @@ class TableKeeper:
         relaxing = frozenset(each for each in named if contract.rule_of(each).widens)
         following = Following(contract, frozenset(self.settings.hints), relaxing, final=last)
         return RoutePlan(plan, self._plan.refused, following)
+
+    @property
+    def first_fields(self) -> frozenset[str]:
+        """The fields that planning has to know of, however many others there are."""
+        return first_fields(self.settings, self._plan.plan if self._plan else None)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its fields that pages may show."""
+        return self._plan.plan.names if self._plan else frozenset()
 
     def begin_batch(self) -> None:
         """Forget what only one batch may not bring."""
@@ -169,10 +179,10 @@ class TableKeeper:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
             self.landing.files = self._files()
 
-    def _files(self) -> TableFiles | None:
+    def _files(self) -> TableFiles:
         """How files are written for the table as it is now; the settings override what the table says of files."""
         files = self.lake.files(self.name)
-        return files and replace(files, properties={**files.properties, **FileOptions.of(self.settings).properties()})
+        return replace(files, properties={**files.properties, **FileOptions.of(self.settings).properties()})
 
     def _follow(self, changes: Sequence[Evolution]) -> Plan:
         """Apply all changes in one commit. The plan lists what the contract refused."""
