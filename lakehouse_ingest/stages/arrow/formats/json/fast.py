@@ -39,11 +39,9 @@ class Decoder:
     """Decodes records to these columns, and learns what they look like."""
 
     def __init__(self, columns: Sequence[ColumnPlan]) -> None:
-        kinds = {each.field: (wire_type(each), each.iceberg == "timestamptz") for each in columns}
-        self._type = pa.struct([(field, kind) for field, (kind, _) in kinds.items()])
-        self._fields = Fields(
-            {field: (kind, node_of(kind, is_time=is_time)) for field, (kind, is_time) in kinds.items()}
-        )
+        kinds = {each.field: wire_type(each) for each in columns}
+        self._type = pa.struct(list(kinds.items()))
+        self._fields = Fields({field: (kind, node_of(kind)) for field, kind in kinds.items()})
         self._json: msgspec.json.Decoder[Any] | None = None
         self._learned = 0
 
@@ -78,7 +76,8 @@ class Decoder:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 found.append(None)
         if max(map(len, texts), default=0) > 2 * LEVELS:
-            return [None if len(text) > 2 * LEVELS and _is_extreme(text) else each for each, text in zip(found, texts, strict=True)]
+            pairs = zip(found, texts, strict=True)
+            return [None if len(text) > 2 * LEVELS and _is_extreme(text) else each for each, text in pairs]
         return found
 
     def _learn(self, texts: Sequence[bytes]) -> bool:

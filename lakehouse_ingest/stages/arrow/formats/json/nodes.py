@@ -7,6 +7,7 @@ the reference decoder reads the record.
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Annotated, Any, Protocol
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 import pyarrow as pa
 
+from lakehouse_ingest.stages.arrow.event_time import INSTANT, instants
 from lakehouse_ingest.stages.arrow.records import Real, Value
 
 INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -46,10 +48,12 @@ class Node(Protocol):
         """Prepare for values like this one. Returns whether anything changed."""
 
 
-def node_of(kind: pa.DataType, *, is_time: bool = False) -> Node:
-    """The node for a wire type. `is_time` stands for a time that is read as text."""
+def node_of(kind: pa.DataType) -> Node:
+    """The node for a wire type."""
     if pa.types.is_string(kind):
-        return Text(is_time=is_time)
+        return Text()
+    if kind == INSTANT:
+        return Instants()
     if pa.types.is_decimal(kind):
         return Digits(kind)
     if pa.types.is_struct(kind):
@@ -79,31 +83,52 @@ class Plain:
 
 
 class Text:
-    """Text. A number becomes its text as it is written, and so does a boolean unless a time is expected."""
+    """Text. A number becomes text as it is written, and an object or a list becomes JSON without spaces."""
 
-    def __init__(self, *, is_time: bool) -> None:
-        self._is_time, self._has_reals = is_time, False
+    def __init__(self) -> None:
+        self._is_mixed = False
 
     def python(self) -> Any:
-        if self._has_reals:
-            return Any  # only without a type the text of a number with a fraction is handed out
-        return str | int if self._is_time else str | int | bool
+        return Any if self._is_mixed else str | int | bool
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         try:
             return pa.array(values, pa.string())
         except pa.ArrowException:
-            return pa.array(list(map(self._text, values)), pa.string())
+            return pa.array(list(map(_text, values)), pa.string())
 
     def learn(self, value: Value) -> bool:
-        change = isinstance(value, Real) and not self._has_reals
-        self._has_reals |= change
+        change = isinstance(value, Real | dict | list) and not self._is_mixed
+        self._is_mixed |= change
         return change
 
-    def _text(self, value: Any) -> str | None:
-        if isinstance(value, bool) and not self._is_time:
-            return "true" if value else "false"
-        return value if value is None or isinstance(value, str) else number_text(value)
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # msgspec writes only integers of 64 bits
+    return msgspec.json.encode(value).decode()
+
+
+class Instants:
+    """A time inside an object or a list. No later stage looks at it, so it is read completely."""
+
+    def __init__(self) -> None:
+        self._text = Text()
+
+    def python(self) -> Any:
+        return str | int
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        texts = self._text.array(values)
+        found = instants(texts, "us")
+        if found.null_count > texts.null_count:
+            raise ValueError("some are no times")
+        return found
+
+    def learn(self, value: Value) -> bool:  # noqa: ARG002 - there is nothing to learn
+        return False
 
 
 class Digits:
@@ -117,16 +142,18 @@ class Digits:
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         if set(map(type, values)) <= {int, type(None)}:
-            return pa.array(values, pa.int64()).cast(self._kind)
-        texts = [None if each is None else number_text(each) for each in values]
-        return pa.array(texts, pa.string()).cast(self._kind)
+            with suppress(pa.ArrowInvalid, OverflowError):  # of more than 64 bits
+                return pa.array(values, pa.int64()).cast(self._kind)
+        return pa.array(list(map(_number, values)), pa.string()).cast(self._kind)
 
     def learn(self, value: Value) -> bool:  # noqa: ARG002 - there is nothing to learn
         return False
 
 
-def number_text(value: Any) -> str:
+def _number(value: Any) -> str | None:
     """A number as it is written."""
+    if value is None:
+        return None
     if isinstance(value, msgspec.Raw):
         return bytes(value).decode()
     if isinstance(value, int) and not isinstance(value, bool):
@@ -140,7 +167,7 @@ class Fields:
     def __init__(self, fields: dict[str, tuple[pa.DataType, Node]]) -> None:
         self.nodes = {name: node for name, (_, node) in fields.items()}
         self._kinds = [pa.field(name, kind) for name, (kind, _) in fields.items()]
-        self._names = {name: f"f{number}" for number, name in enumerate(fields) if _can_be_expected(name)}
+        self._names = {name: f"f{number}" for number, name in enumerate(fields) if can_be_expected(name)}
         self._spare: dict[str, str] = {}
         self._order: dict[str, None] = {}
         self.nothing: Any = None  # an object without any field
@@ -186,7 +213,7 @@ class Fields:
         for name, each in value.items() if isinstance(value, dict) else ():
             if name in self.nodes:
                 change |= self.nodes[name].learn(each)
-            elif name in self._spare or not holds_nothing(each) or not _can_be_expected(name):
+            elif name in self._spare or not holds_nothing(each) or not can_be_expected(name):
                 continue
             elif len(self._spare) < MOST_SPARE:
                 self._spare[name] = f"s{len(self._spare)}"
@@ -204,7 +231,7 @@ def _parts(value: list[Value] | dict[str, Value]) -> Iterable[Value]:
     return value.values() if isinstance(value, dict) else value
 
 
-def _can_be_expected(name: str) -> bool:
+def can_be_expected(name: str) -> bool:
     return not any(each in '"\\' or each < " " for each in name)  # else msgspec refuses the name
 
 
