@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 ISO = re.compile(
     r"(?P<date>\d{4}-\d{2}-\d{2})"
-    r"(?:[T ](?P<hours>\d{2}:\d{2})(?P<seconds>:\d{2}(?:[.,](?P<fraction>\d{1,9}))?)?\s?"
-    r"(?P<zone>Z|(?P<sign>[+-])(?P<zone_hours>\d{2})(?::?(?P<zone_minutes>\d{2}))?)?)?",
+    r"(?:[T ](?P<hours>\d{2}:\d{2})(?P<seconds>:\d{2}(?:[.,](?P<fraction>\d{1,9}))?)?"
+    r"(?:\s?(?P<zone>Z|(?P<sign>[+-])(?P<zone_hours>\d{2})(?::?(?P<zone_minutes>\d{2}))?))?)?",
     re.ASCII,
 )
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
