@@ -1,0 +1,198 @@
+"""Records of one route become rows of their table.
+
+What a format can decode in columns is decoded so. Every record that this is not sure of is decoded and fitted alone,
+and so is every row that a check of its values is not sure of. So all faults have one origin.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_ingest.schema.arrow_types import wire_type
+from lakehouse_ingest.stages.arrow.fitting import Fitted, Fitter
+from lakehouse_ingest.stages.arrow.formats import ArrowFormat, ColumnarFormat
+from lakehouse_ingest.stages.arrow.plans import RoutePlan
+from lakehouse_ingest.stages.arrow.records import Fault, Records, Tree
+from lakehouse_ingest.stages.arrow.shaping import Row, Shaper, coordinates
+
+Rescued = Mapping[str, str]  # the JSON of fields that no column takes
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The fields of records in the wire types of the columns. Each record is in one of `data`, `faults` and `news`."""
+
+    records: Records
+    data: pa.StructArray  # named by field
+    numbers: pa.Array  # int64: the number of the record of each row
+    faults: Mapping[int, Fault] = field(default_factory=dict)  # by number of the record, like the next two
+    news: Mapping[int, Tree] = field(default_factory=dict)
+    rescued: Mapping[int, Rescued] = field(default_factory=dict)
+    index: pa.Array | None = None  # int32: which of the rows of its record, if a transform made several of one
+    is_changed: bool = False  # a transform has changed the data, so that they no longer follow from the records
+
+    def of_records(self, column: str) -> pa.Array:
+        """For each row, the value of its record."""
+        values = self.records.rows.column(column)
+        is_all = self.index is None and not self.is_changed and len(self.numbers) == len(values)
+        return values if is_all else pc.take(values, self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """The rows of a table. Each record has rows, or is in `faults` or `news`."""
+
+    rows: pa.RecordBatch  # of sound records only, in their order
+    numbers: pa.Array  # int64: the number of the record of each row
+    faults: Mapping[int, Fault]
+    news: Mapping[int, Tree]  # records that a changed table may take, or take more of
+    rescued: int  # rows that have rescued values
+
+
+class RowBuilder:
+    """Makes rows by one plan. It is built once, for all records of the route that a task reads."""
+
+    def __init__(self, route: RoutePlan, form: ArrowFormat) -> None:
+        self._form, self._columns = form, route.plan.columns
+        self._fitter, self._shaper = Fitter(route), Shaper(route.plan)
+        self._fields = [pa.field(each.field, wire_type(each)) for each in route.plan.columns]
+        self._fast = form if isinstance(form, ColumnarFormat) and route.plan.columns else None
+
+    def rows(self, records: Records) -> Shaped:
+        return self.shaped(self.decoded(records))
+
+    # -- decode -------------------------------------------------------------------------------------------
+
+    def decoded(self, records: Records) -> Decoded:
+        values = records.rows.column("value")
+        everything = pa.array(range(len(records)), pa.int64())
+        if self._fast is None:
+            return self._exactly(records, everything)
+        data, sound = self._fast.columns(values, self._columns)
+        if pc.all(sound, skip_nulls=False).as_py():
+            return Decoded(records, data, everything)
+        odd = self._exactly(records, pc.indices_nonzero(pc.invert(pc.fill_null(sound, fill_value=False))))
+        fast = Decoded(records, pc.filter(data, sound), pc.filter(everything, sound))
+        data, numbers = _together((fast.data, fast.numbers), (odd.data, odd.numbers))
+        return replace(odd, data=data, numbers=numbers)
+
+    def _exactly(self, records: Records, asked: pa.Array) -> Decoded:
+        faults: dict[int, Fault] = {}
+        news: dict[int, Tree] = {}
+        rescued: dict[int, Rescued] = {}
+        numbers, rows = [], []
+        values = pc.take(records.rows.column("value"), asked).to_pylist()
+        for number, value in zip(asked.to_pylist(), values, strict=True):
+            match self._read(value):
+                case Fault() as fault:
+                    faults[number] = fault
+                case dict() as tree:
+                    news[number] = tree
+                case _, fitted:
+                    numbers.append(number)
+                    rows.append(fitted.values)
+                    if fitted.rescued:
+                        rescued[number] = fitted.rescued
+        return Decoded(records, self._wire(rows), pa.array(numbers, pa.int64()), faults, news, rescued)
+
+    def _read(self, value: bytes | None) -> Fault | Tree | tuple[Tree, Fitted]:
+        """The fields of one record as its columns take them; its fault; or its fields alone, if they are news."""
+        tree = self._form.tree(value)
+        if isinstance(tree, Fault):
+            return tree
+        fitted = self._fitter.fit(tree)
+        if fitted.fault:
+            return fitted.fault
+        return tree if fitted.news else (tree, fitted)
+
+    def _wire(self, rows: Sequence[Sequence[Any]]) -> pa.StructArray:
+        if not self._fields:
+            return pa.array([{}] * len(rows), pa.struct([]))
+        columns = zip(*rows, strict=True) if rows else [()] * len(self._fields)
+        arrays = [pa.array(values, kind.type) for values, kind in zip(columns, self._fields, strict=True)]
+        return pa.StructArray.from_arrays(arrays, fields=self._fields)
+
+    # -- shape --------------------------------------------------------------------------------------------
+
+    def shaped(self, decoded: Decoded) -> Shaped:
+        columns, at, sound = self._shaper.columns(decoded.data, decoded.of_records("timestamp"))
+        source = coordinates(decoded.records, decoded.of_records("offset"), decoded.index)
+        rescued = _by_position(decoded)
+        if sound is None:
+            rows = self._shaper.rows(columns, at, source, rescued)
+            batch = pa.RecordBatch.from_struct_array(rows)
+            return Shaped(batch, decoded.numbers, decoded.faults, decoded.news, len(rescued))
+        return self._looked_at(decoded, columns, at, source, sound, rescued)
+
+    def _looked_at(
+        self,
+        decoded: Decoded,
+        columns: Sequence[pa.Array],
+        at: pa.Array,
+        source: pa.StructArray,
+        sound: pa.Array,
+        rescued: Mapping[int, Rescued],
+    ) -> Shaped:
+        """The rows, after a look at each one that is not known to be sound."""
+        odd = pc.indices_nonzero(pc.invert(sound))
+        faults, news, good, looked = dict(decoded.faults), dict(decoded.news), [], []
+        for position, number, found in self._look(decoded, odd, rescued):
+            match found:
+                case Fault():
+                    faults[number] = found
+                case Row():
+                    good.append(position)
+                    looked.append(found)
+                case _:
+                    news[number] = found
+        kept = {new: rescued[old] for new, old in enumerate(pc.indices_nonzero(sound).to_pylist()) if old in rescued}
+        main = self._shaper.rows(
+            [pc.filter(each, sound) for each in columns], pc.filter(at, sound), pc.filter(source, sound), kept
+        )
+        numbers = pc.filter(decoded.numbers, sound)
+        if good:
+            positions = pa.array(good, pa.int64())
+            more = {new: row.rescued for new, row in enumerate(looked) if row.rescued}
+            fields = self._shaper.odd(
+                looked, decoded.data.take(positions), decoded.of_records("timestamp").take(positions)
+            )
+            extra = self._shaper.rows(*fields, source.take(positions), more)
+            main, numbers = _together((main, numbers), (extra, decoded.numbers.take(positions)))
+            kept = {**kept, **{len(kept) + new: each for new, each in more.items()}}
+        return Shaped(pa.RecordBatch.from_struct_array(main), numbers, faults, news, len(kept))
+
+    def _look(
+        self, decoded: Decoded, odd: pa.Array, rescued: Mapping[int, Rescued]
+    ) -> Iterable[tuple[int, int, Row | Fault | Tree]]:
+        numbers = decoded.numbers.take(odd).to_pylist()
+        if decoded.is_changed:
+            plain = self._shaper.plain(decoded.data.take(odd))
+            for position, number, values in zip(odd.to_pylist(), numbers, plain, strict=True):
+                yield position, number, self._shaper.row(values, dict(rescued.get(position, {})), None)
+            return
+        records = decoded.of_records("value").take(odd).to_pylist()
+        for position, number, value in zip(odd.to_pylist(), numbers, records, strict=True):
+            read = self._read(value)
+            if isinstance(read, tuple):
+                tree, fitted = read
+                yield position, number, self._shaper.row(fitted.values, fitted.rescued, tree)
+            else:
+                yield position, number, read
+
+
+def _by_position(decoded: Decoded) -> dict[int, Rescued]:
+    """What was rescued, by the position of the row."""
+    if not decoded.rescued:
+        return {}
+    numbers = enumerate(decoded.numbers.to_pylist())
+    return {position: decoded.rescued[number] for position, number in numbers if number in decoded.rescued}
+
+
+def _together(*parts: tuple[pa.StructArray, pa.Array]) -> tuple[pa.StructArray, pa.Array]:
+    """Rows with the numbers of their records, in the order of the numbers."""
+    numbers = pa.concat_arrays([each for _, each in parts])
+    order = pc.array_sort_indices(numbers)
+    return pa.concat_arrays([rows for rows, _ in parts]).take(order), numbers.take(order)

@@ -1,0 +1,59 @@
+"""Values of a record as text, and what of them counts as a value."""
+
+import datetime as dt
+from base64 import b64encode
+from decimal import Decimal
+from json.encoder import encode_basestring
+from math import isfinite
+
+from lakehouse_ingest.stages.arrow.records import Real, Value
+
+
+def holds(value: Value) -> bool:
+    """Whether there is anything in a value. `null`, `[]` and `{}` hold nothing, nor do values made only of these."""
+    if isinstance(value, dict):
+        return any(map(holds, value.values()))
+    return any(map(holds, value)) if isinstance(value, list) else value is not None
+
+
+def json_text(value: Value) -> str:
+    """The value as JSON. Its numbers keep all their digits."""
+    match value:
+        case str():
+            return encode_basestring(value)
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"{{{','.join(f'{encode_basestring(key)}:{json_text(each)}' for key, each in value.items())}}}"
+        case list():
+            return f"[{','.join(map(json_text, value))}]"
+    text = plain_text(value)
+    # JSON has numbers that no float holds, such as 1e400, but neither NaN nor Infinity.
+    is_number = isinstance(value, int | float | Decimal) and text[-1].isdigit()
+    return text if is_number else encode_basestring(text)
+
+
+def plain_text(value: Value) -> str:  # noqa: PLR0911 - one for each kind of value
+    """The value in a column of text: text as it is, a number as it was written, and JSON for everything else."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case Real():
+            return value.text
+        case float():
+            return (
+                repr(value) if isfinite(value) else {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+            )
+        case Decimal():
+            return f"{value:f}"
+        case int():
+            return str(value)
+        case bytes():
+            return b64encode(value).decode()
+        case dt.date():  # a datetime is a date as well
+            return value.isoformat()
+    return json_text(value)
