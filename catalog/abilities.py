@@ -4,9 +4,9 @@ Iceberg's REST protocol demands these checks, but a catalog may leave one out si
 commit, or a batch twice. So whoever relies on a fence asks once before.
 """
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from uuid import UUID, uuid4
 
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AssertTableUUID
@@ -67,7 +67,7 @@ def _failures(client: CatalogClient, name: str) -> Iterator[str]:
 class _Wrong:
     """What a request requires in place of what is true; None leaves the truth."""
 
-    uuid: uuid.UUID | None = None
+    uuid: UUID | None = None
     main: int | None = None
     fence: int | None = None
     schema_id: int | None = None
@@ -80,7 +80,7 @@ def _wrong(state: TableState, former: int) -> Iterator[tuple[str, _Wrong]]:
     yield "the place of another branch", _Wrong(fence=former)
     yield "the current schema", _Wrong(schema_id=state.schema_id + _NO_SUCH)
     yield "the partition layout", _Wrong(spec_id=state.spec_id + _NO_SUCH)
-    yield "the uuid of the table", _Wrong(uuid=uuid.uuid4())
+    yield "the uuid of the table", _Wrong(uuid=uuid4())
 
 
 def _refusal_of_both(client: CatalogClient, name: str) -> str | None:
