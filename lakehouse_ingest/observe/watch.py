@@ -97,11 +97,11 @@ class Watch:
         self.gauge("lakehouse.running", 1 if state is State.RUNNING else 0, stream=stream)
 
     @contextmanager
-    def batch(self, stream: str, number: int, shape: str) -> Iterator[Span]:
+    def batch(self, stream: str, number: int) -> Iterator[Span]:
         self.board.batch_began(stream, number)
         landed = False
         try:
-            with self.span("batch", stream, batch=number, shape=shape) as span:
+            with self.span("batch", stream, batch=number) as span:
                 span.link(self._starts.get(stream, ({}, ""))[1], begun_by="start")
                 yield span
             landed = True

@@ -149,7 +149,7 @@ class BatchRunner:
         reached(FailPoint.WRITING_LETTERS)
         if rows:
             with self.watch.stage("dead_letters", self.name):
-                files += self.effects.write_letters(self.opened.dead.files, pa.Table.from_batches(rows), batch.token)
+                files += self.effects.write_letters(self.opened.dead, pa.Table.from_batches(rows), batch.token)
         _check_letters(files, outcome)
         names = frozenset[str]().union(*(keeper.names for keeper in self.tables.keepers.values()))
         self.watch.dead(self.name, dead_letters.newest(part.samples for part in parts), names)
@@ -158,7 +158,7 @@ class BatchRunner:
     # -- commit -------------------------------------------------------------------------------------------
 
     def _land(self, outcome: Outcome, letters: Sequence[DataFileReceipt], batch: BatchIdentity) -> list[Receipt]:
-        every = [
+        every: list[tuple[Landing, Sequence[DataFileReceipt]]] = [
             (keeper.landing, files)
             for route, keeper in self.tables.keepers.items()
             if keeper.landing and (files := outcome.files(route))

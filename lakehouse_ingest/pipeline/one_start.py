@@ -31,7 +31,7 @@ from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
 from lakehouse_ingest.resume.start import Opening
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import PipelineTables, batch_size
-from lakehouse_ingest.tables.effects import Effects
+from lakehouse_ingest.pipeline.effects import Effects
 
 if TYPE_CHECKING:
     from lakehouse_ingest.pipeline.stream import Stream

@@ -5,12 +5,16 @@ many records at once. The fast one may only say that a record is sound; about al
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import pyarrow as pa
 
+from lakehouse_ingest import plugins
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.stages.arrow.records import Fault, Tree
+
+FORMATS = {"json": "lakehouse_ingest.stages.arrow.formats.json"}
+GROUP = "lakehouse_ingest.formats"
 
 
 @runtime_checkable
@@ -34,3 +38,8 @@ class ColumnarFormat(ArrowFormat, Protocol):
         Sound means: the exact decoder and `fitting` would give the same values, and the record holds nothing that the
         columns don't take. The values of other records don't matter.
         """
+
+
+def chosen(name: str) -> ArrowFormat:
+    """The format that `streams.format` names."""
+    return cast("ArrowFormat", plugins.load("streams.format", name, FORMATS, GROUP, ArrowFormat))
