@@ -117,7 +117,6 @@ class Started(Event, name="started", level="info"):
     epoch: int
     topics: Sequence[str]
     tables: int
-    shape: str
     bad: Mapping[str, Sequence[str]]
 
     def line(self) -> dict[str, object]:

@@ -32,7 +32,6 @@ from lakehouse_ingest.stages.tally import Tally
 from lakehouse_ingest.tables import Connection, DryRun, Foreseen, ImaginedTables, PipelineTables, Position
 from lakehouse_ingest.tables.batch_log import LandedBatch
 from lakehouse_ingest.tables.effects import Landing
-from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 HOUR_S = 3600.0
 SHORTEST_S = 1.0  # the shortest batch that the estimate assumes
@@ -275,8 +274,7 @@ def _looked_at(start: OneStart | None) -> tuple[int, Sequence[str]]:
         return 0, ()
     begun, tables = start.runner.opened.start, start.runner.tables
     there = sum(max(0, end - begun.get(at, end)) for at, end in (start.goal or {}).items())
-    keepers = (tables.at(route) for route in tables.routes)
-    return there, sorted(keeper.name for keeper in keepers if isinstance(keeper, TableKeeper))
+    return there, sorted(keeper.name for keeper in tables.keepers.values())
 
 
 def _unchanged(lake: PipelineTables, name: str) -> Foreseen | None:

@@ -9,7 +9,7 @@ from time import monotonic, time
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.observe.events import BatchLanded, ManyFiles, MetadataNotMeasured
 from lakehouse_ingest.observe.watch import Span, Watch
-from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
+from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import LandedBatch
 

@@ -1,7 +1,7 @@
-"""The columns of a table: as the settings declare them, as Iceberg stores them, and as Spark reads them.
+"""The columns of a table: as the settings declare them, and as Iceberg stores them.
 
-A value is first read in a `wire` type that loses nothing: a timestamp as text, a decimal with all its digits, a small
-integer as a larger one. Then it is checked against the type of its column.
+A value is first read in a wire type that loses nothing (`arrow_types.wire_type`). Then it is checked against the type
+of its column.
 """
 
 import difflib
@@ -18,7 +18,6 @@ from lakehouse_ingest.schema.column_types import (
     RANGES,
     is_decimal,
     is_nested,
-    to_spark,
     width,
     within,
 )
@@ -55,18 +54,6 @@ class ColumnPlan:
     def takes(self) -> str:
         """Its type, in the words of the settings if they declare it."""
         return self.declared or self.iceberg
-
-    @property
-    def spark(self) -> str:
-        return to_spark(self.iceberg)
-
-    @property
-    def wire(self) -> str:
-        if self.iceberg == "timestamptz":
-            return "string"
-        if found := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", self.iceberg):
-            return f"decimal(38,{38 - int(found[1]) + int(found[2])})"
-        return "bigint" if self.low is not None and self.iceberg == "int" else self.spark
 
 
 def declared(name: str, type_name: str, *, required: bool, by: str = "`columns` or `hints` give") -> ColumnPlan:

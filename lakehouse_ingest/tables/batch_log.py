@@ -13,7 +13,7 @@ from lakehouse_ingest.ledger import keys, marks
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.schema.layout import FileOptions
-from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
+from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, REASONS, TRIMMED, Tally
 from lakehouse_ingest.tables import Column, Partition, Position, TableSpec, batch_size
 from lakehouse_ingest.tables.effects import TableEffects
 

@@ -13,7 +13,7 @@ from lakehouse_ingest.pipeline.dry_run import Foresight, Outlook, is_changed, pr
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.printable import many
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
+from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, TRIMMED
 from lakehouse_ingest.tables import Column, Foreseen
 
 WOULD_CHANGE = 7

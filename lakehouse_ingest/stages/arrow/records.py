@@ -1,7 +1,7 @@
 """What passes through the stages: records in Arrow, the fields of a record, and why a record can't become a row."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -45,6 +45,12 @@ class Records:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
+
+    def take(self, numbers: pa.Array) -> "Records":
+        """Only the records with these numbers, which ascend."""
+        if len(numbers) == len(self):
+            return self
+        return replace(self, rows=self.rows.take(numbers))
 
 
 @dataclass(frozen=True, slots=True)

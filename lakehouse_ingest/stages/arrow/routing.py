@@ -160,6 +160,12 @@ def refused(rows: pa.Array, reason: Reason, detail: str, told: str = "") -> Faul
     return dict.fromkeys(rows.to_pylist(), Fault(reason, detail, STAGE, told))
 
 
+def unreadable_or(form: ArrowFormat, records: Records, fault: Fault) -> Faults:
+    """The faults of records whose route leads to no table. A record that can't be read says so instead."""
+    read = (form.tree(value) for value in records.rows["value"].to_pylist())
+    return {row: each if isinstance(each, Fault) else fault for row, each in enumerate(read)}
+
+
 def row_numbers(count: int) -> pa.UInt64Array:
     """The numbers from 0 on."""
     return _upto(1 << max(count - 1, 2**16 - 1).bit_length()).slice(0, count)
