@@ -29,14 +29,15 @@ from lakehouse_ingest.pipeline.effects import Effects
 from lakehouse_ingest.pipeline.passes import Outcome, Passes
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.reporting import BatchReports, Written
-from lakehouse_ingest.pipeline.task import Part, Reader, Work
+from lakehouse_ingest.pipeline.task import Part, Work
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.resume.start import Opened
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages.arrow import dead_letters
 from lakehouse_ingest.stages.arrow.accounting import one_in
 from lakehouse_ingest.stages.arrow.already_landed import held_in
-from lakehouse_ingest.stages.arrow.sources.shares import shares
+from lakehouse_ingest.stages.arrow.sources import Reader
+from lakehouse_ingest.stages.arrow.sources.shares import PER_TASK, shares
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Landing
@@ -116,7 +117,9 @@ class BatchRunner:
     # -- read, and write files that no reader sees yet ----------------------------------------------------
 
     def _read(self, batch: BatchIdentity, *, traced: bool) -> Outcome:
-        tasks = shares(batch.range, self.opened.source, self.tasks)
+        # As few tasks as there are cores: each writes files of its own.
+        per_task = max(PER_TASK, -(-len(batch.range) // self.tasks))
+        tasks = shares(batch.range, self.opened.source, per_task, self.tasks)
         every = [share for of_task in tasks for share in of_task]
         work = Work(
             self.opened.token.pipeline,

@@ -124,7 +124,7 @@ class OneStart:
             opened,
             stream.stream,
             effects,
-            self.source.reader(f"{stream.identity}-{opened.token.epoch}"),
+            self.source.reader(stream.identity, opened.token.epoch),
             stream.watch,
             stream.world.reports(stream.settings, stream.stream, self.lake),
             partial(refuse_recreated, self.source, self.identity),

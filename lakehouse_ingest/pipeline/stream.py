@@ -143,12 +143,7 @@ class Stream:
         if isinstance(failure, LakehouseError):
             return failure
         text = f"{spark_errors.whole(failure)}\n{causes}"
-        source = sources.chosen(self.settings.source)
-        found = (
-            source.explained(text, self.settings.source)
-            or spark_errors.of_disk(text, self.scratch)
-            or TryAgain(spark_errors.first_line(text))
-        )
+        found = spark_errors.of_disk(text, self.scratch) or TryAgain(spark_errors.first_line(text))
         found.__cause__ = failure
         return found
 

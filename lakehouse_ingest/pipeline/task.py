@@ -7,10 +7,8 @@ may get a column, a value that needs a wider type. The receipt describes the new
 the driver changes the tables, and then the batch reads these routes again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
 import pyarrow as pa
 
 from catalog import DataFileReceipt, FileCounter, FileNames, FileWriter, TableFiles
@@ -28,16 +26,11 @@ from lakehouse_ingest.stages.arrow.plans import RoutePlan
 from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records, Share
 from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Routed, Router, Way
 from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
+from lakehouse_ingest.stages.arrow.sources import Reader
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
 KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; more become a file of their own
-
-
-class Reader(Protocol):
-    """What a task reads with. It is pickled, so it makes its clients when it reads."""
-
-    def read(self, share: Share) -> Iterator[Records]: ...
 
 
 @dataclass(frozen=True)
@@ -110,13 +103,13 @@ class _Task:
         self._writers: dict[Route, FileWriter | FileCounter] = {}
 
     def done(self, task: int, shares: Sequence[Share]) -> Receipt:
-        received = {}
         try:
-            for share in shares:
-                received[share] = count = Count(share, self._work.one_in)
-                for records in self._work.reader.read(share):
-                    count.read(records)
-                    self._chunk(share, count, records)
+            received = {share: Count(share, self._work.one_in) for share in shares}
+            of = {(share.topic, share.partition): share for share in shares}
+            for records in self._work.reader.read_all(shares):
+                share = of[records.topic, records.partition]
+                received[share].read(records)
+                self._chunk(share, received[share], records)
             for route, writer in self._writers.items():
                 self._parts[route].files = writer.close()
         except BaseException:

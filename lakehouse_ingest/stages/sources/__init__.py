@@ -8,28 +8,13 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol, cast, runtime_checkable
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from lakehouse_ingest import plugins
-from lakehouse_ingest.errors import LakehouseError
-from lakehouse_ingest.records import FAULT, RECORD, Offsets, SourceIdentity
+from lakehouse_ingest.records import Offsets, SourceIdentity
 from lakehouse_ingest.settings import SourceSettings, StreamSettings
+from lakehouse_ingest.stages.arrow.sources import Reader
 
 SOURCES = {"kafka": "lakehouse_ingest.stages.sources.kafka:Kafka"}
 GROUP = "lakehouse_ingest.sources"
-
-# The parts of a record, with Spark's types.
-RECORD_COLUMNS = {
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "key": "binary",
-    "value": "binary",
-    "headers": "array<struct<key:string,value:binary>>",
-}
-FAULT_TYPE = "struct<reason: string, detail: string, stage: string, told: string>"
 
 
 @runtime_checkable
@@ -58,21 +43,14 @@ class Source(Protocol):
     def since(self, moment: dt.datetime) -> Offsets:
         """For each partition, the offset of its first record at or after that time. Leave out those that have none."""
 
-    def stream(self, spark: SparkSession, start: Offsets, max_records: int, group: str) -> DataFrame:
-        """The records from `start` on, at most `max_records` in a batch. Columns beside `RECORD_COLUMNS` are allowed.
-
-        Its entries in Spark's offset log have to be JSON: the offset of the next record, by topic and partition.
-        """
+    def reader(self, group: str, epoch: int) -> Reader:
+        """How tasks read the records. `group` is a name for the brokers, `epoch` the number of the start."""
 
     def publish(self, offsets: Offsets, group: str) -> None:
         """Publish the group offsets for people who watch the source. We never read them."""
 
     def probe(self, group: str) -> str:
         """Try everything that a run does with the source, and say in a sentence what is there."""
-
-    @staticmethod
-    def explained(said: str, settings: SourceSettings) -> LakehouseError | None:
-        """The error that a person must fix, from Spark's message about a failed query; None if it is another one."""
 
 
 def chosen(settings: SourceSettings) -> type[Source]:
@@ -84,16 +62,3 @@ def of_stream(settings: SourceSettings, stream: StreamSettings) -> Source:
     """The source with the topics of the stream. A pattern is matched now."""
     kind, pattern = chosen(settings), stream.topic_pattern
     return kind(settings, kind(settings, ()).matching(pattern) if pattern else stream.topics)
-
-
-def envelope(rows: DataFrame, identity: SourceIdentity) -> DataFrame:
-    """A source's columns as a record that can pass through the stages, without a fault yet."""
-    record = F.struct(*RECORD_COLUMNS, _log(identity).alias("log"))
-    return rows.select(record.alias(RECORD), F.lit(None).cast(FAULT_TYPE).alias(FAULT))
-
-
-def _log(identity: SourceIdentity) -> Column:
-    logs = {topic: identity.log(topic) for topic in identity.topics}
-    if len(logs) == 1:
-        return F.lit(*logs.values())
-    return F.try_element_at(F.map_from_arrays(F.lit([*logs]), F.lit([*logs.values()])), F.col("topic"))

@@ -1,4 +1,4 @@
-"""Sorts `source.options`: which Kafka client knows an option, in any spelling, and which ones have a setting here."""
+"""Checks `source.options`: which of them the Kafka client knows, in any spelling, and which have a setting here."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,8 +13,8 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Options that mean the same as a setting of ours, as Java, librdkafka and kafka-python spell them. They are refused: if
-# both were set, Spark's client could get one value, and the client that asks for offsets another.
+# Options that mean the same as a setting of ours, as Java, librdkafka and kafka-python spell them. They are refused,
+# because only one of the two could count.
 OURS = {
     "auto.offset.reset": "source.start",
     "auto.commit.enable": NOTHING,
@@ -64,7 +64,7 @@ OURS = {
     "sasl.oauthbearer.scope": f"{SECURITY}scope",
     "sasl.kerberos.service.name": "nothing: Kerberos is not among the mechanisms",
 }
-# The other options that the clients know. Tests ask both clients, so a new version of one is noticed.
+# The other options that Kafka's clients know. Those of Java are refused by name, because many users have some.
 BOTH = _names(
     """allow.auto.create.topics check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms
     enable.metrics.push fetch.max.bytes fetch.min.bytes group.instance.id group.protocol group.remote.assignor
@@ -96,14 +96,12 @@ ONLY_LIBRDKAFKA = _names(
     statistics.interval.ms topic.blacklist topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
     topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse"""
 )
-JAVA, LIBRDKAFKA = BOTH | ONLY_JAVA, BOTH | ONLY_LIBRDKAFKA
+KNOWN = BOTH | ONLY_LIBRDKAFKA
 
 
-def sorted_out(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options for the Java client, and those for librdkafka."""
-    known = {_known(key): value for key, value in options.items()}
-    java, librdkafka = ({key: known[key] for key in known if key in names} for names in (JAVA, LIBRDKAFKA))
-    return java, librdkafka
+def known_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, in librdkafka's spelling."""
+    return {_known(key): value for key, value in options.items()}
 
 
 def _known(key: str) -> str:
@@ -111,8 +109,12 @@ def _known(key: str) -> str:
     if ours := OURS.get(name):
         use = ours if ours.startswith("nothing") else " and ".join(f"`{each}`" for each in ours.split(" and "))
         raise SettingsRefused(f"the setting `source.options` can't hold {key}; use {use}")
-    if name not in JAVA | LIBRDKAFKA:
-        near = get_close_matches(name, JAVA | LIBRDKAFKA | OURS.keys(), 1)
+    if name in ONLY_JAVA:
+        raise SettingsRefused(
+            f"only Kafka's Java client knows {key} in `source.options`, and librdkafka reads the records; leave it out"
+        )
+    if name not in KNOWN:
+        near = get_close_matches(name, KNOWN | OURS.keys(), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise SettingsRefused(f"no Kafka consumer knows {key} in `source.options`{hint}")
     return name

@@ -1,7 +1,6 @@
 """Kafka topics: their offsets, their ids, and their records as a streaming frame."""
 
 import datetime as dt
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,15 +22,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
-from pyspark.sql import DataFrame, SparkSession
-
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import Offsets, SourceIdentity
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
 from lakehouse_ingest.stages.sources import refusals
-from lakehouse_ingest.stages.sources.clients import for_java, for_librdkafka
-from lakehouse_ingest.stages.sources.java_security import allow_token_url, hide_secrets, unlocked_key
+from lakehouse_ingest.stages.sources.clients import for_librdkafka
 from lakehouse_ingest.stages.sources.logs import KafkaLog
 
 Answer = TypeVar("Answer")
@@ -352,44 +349,6 @@ class Kafka:
         finally:
             reader.close()
 
-    def stream(self, spark: SparkSession, start: Offsets, max_records: int, group: str) -> DataFrame:
-        """The records from `start` on, as the source gave them."""
-        security = self._settings.security
-        hide_secrets(spark)
-        allow_token_url(spark, security)
-        client = for_java(self._settings, unlocked_key(spark, security))
-        options = {
-            # Short limits, because the pipeline waits for brokers itself: it logs the outage, and the client does not.
-            "kafka.request.timeout.ms": "10000",
-            "kafka.default.api.timeout.ms": "15000",
-            "fetchOffset.numRetries": "1",
-            "kafkaConsumer.pollTimeoutMs": "30000",
-            "kafka.allow.auto.create.topics": "false",  # don't create a topic again that somebody has deleted
-            **self._which(start),
-            "startingOffsets": as_json(start),
-            "maxOffsetsPerTrigger": str(max_records),
-            "failOnDataLoss": "true",
-            "includeHeaders": "true",
-            "groupIdPrefix": group,  # Spark appends to it, so brokers have to allow the prefix
-            **{f"kafka.{key}": value for key, value in client.items()},
-        }
-        return spark.readStream.format("kafka").options(**options).load()
-
-    def _which(self, start: Offsets) -> dict[str, str]:
-        """Subscribe to whole topics, so that Spark finds new partitions, unless the settings list partitions."""
-        if not any(topic in self._settings.partitions for topic in self._topics):
-            return {"subscribe": ",".join(self._topics)}
-        numbers = {topic: [number for name, number in sorted(start) if name == topic] for topic in self._topics}
-        return {"assign": json.dumps(numbers)}
-
-    @staticmethod
-    def explained(said: str, settings: SourceSettings) -> LakehouseError | None:
-        """The error that a person must fix, from Spark's message about a failed query."""
-        return refusals.of_java(said, settings)
-
-
-def as_json(offsets: Offsets) -> str:
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(number)] = offset
-    return json.dumps(by_topic)
+    def reader(self, group: str, epoch: int) -> KafkaReader:
+        """How tasks read the records."""
+        return KafkaReader(self._settings, group, epoch)

@@ -75,19 +75,6 @@ FORBIDDEN = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NO_GROUP,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: NO_CLUSTER,
 }
-JAVA_SAID: tuple[tuple[str, str], ...] = (
-    (r"TopicAuthorizationException: .*\[(?P<found>.*)\]", NO_TOPIC),
-    (r"GroupAuthorizationException: .*group: (?P<found>\S+)", NO_GROUP),
-    (r"SaslAuthenticationException", "the brokers at {brokers} refuse {who}; fix {login}"),
-    (
-        r"ConfigException: Invalid value .* for configuration (?P<found>[\w.]+)",
-        "Spark's Kafka client refuses the value of {found}; fix it in `source.options`",
-    ),
-    (
-        r"(Private key could not be loaded|InvalidKeySpecException|No matching .* entries in PEM)",
-        "Spark's Kafka client can't read `source.security.key` or `source.security.certificate`; fix them",
-    ),
-)
 ALL_DOWN, TIMED_OUT = KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT  # noqa: SLF001 - so they are named
 NO_REASON = (ALL_DOWN, TIMED_OUT)
 # What a listener without TLS answers to a TLS handshake. Which of both we see depends on timing.
@@ -117,14 +104,6 @@ def of_text(said: str, source: SourceSettings) -> LakehouseError | None:
     for pattern, kind, sentence in SAID:
         if found := re.search(pattern, said, re.IGNORECASE):
             return kind(_filled(sentence, source, **found.groupdict()))
-    return None
-
-
-def of_java(said: str, source: SourceSettings) -> LakehouseError | None:
-    """What a person must fix, according to Spark's client. Usually librdkafka has found it before."""
-    for pattern, sentence in JAVA_SAID:
-        if found := re.search(pattern, said):
-            return _refused(sentence, source, **found.groupdict())
     return None
 
 
