@@ -12,23 +12,19 @@ before anything of the batch is visible. So we don't notice a transform that dro
 the same partition.
 """
 
-import importlib
 from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.records import DATA, FAULT, RECORD, RESCUED, Reason
-from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.settings.named_code import ASKED_FOR
 from lakehouse_ingest.stages.accounting import LANDED, Tally
+from lakehouse_ingest.stages.arrow.transforms import GROUP, STAGE, chosen
 from lakehouse_ingest.stages.faults import worded
 
-STAGE = "transform"
-GROUP = "lakehouse_ingest.transforms"
+__all__ = ["GROUP", "Transform", "applied", "check", "chosen", "set_aside"]
+
 KEPT = (RECORD, DATA, FAULT)
 
 Transform = Callable[[DataFrame], DataFrame]
@@ -59,31 +55,6 @@ def check(given: Tally, came_out: Tally, written: int) -> None:
             f"`streams.transform` made {rows} rows of {records} records of {where}; nothing of it is published. It may"
             " change and reject records, but neither drop nor add any; fix it"
         )
-
-
-def chosen(stream: StreamSettings, *, allow_code: bool) -> Transform | None:
-    """The function that the settings name, if any."""
-    return _named(stream.transform, allow_code=allow_code) if stream.transform else None
-
-
-def _named(name: str, *, allow_code: bool) -> Transform:
-    module, colon, attribute = name.partition(":")
-    if colon and not allow_code:
-        raise SettingsRefused(f"`streams.transform` names code ({name}): {ASKED_FOR}")
-    offered = {each.name: each for each in entry_points(group=GROUP)}
-    if not colon and name not in offered:
-        there = ", ".join(sorted(offered)) or "none is installed"
-        raise SettingsRefused(
-            f"`streams.transform` names {name}, and no package has such an entry point: {there}; install its package"
-        )
-    try:
-        found = getattr(importlib.import_module(module), attribute) if colon else offered[name].load()
-    except Exception as failure:
-        said = f"{type(failure).__name__}: {_first_line(failure)}"
-        raise SettingsRefused(f"`streams.transform` names {name}, which can't be loaded: {said}") from failure
-    if not callable(found):
-        raise SettingsRefused(f"`streams.transform` names {name}, which is not a function; name a function")
-    return cast("Transform", found)
 
 
 def _name(transform: Transform) -> str:
