@@ -1,0 +1,11 @@
+"""JSON: each record is one JSON object. `reference` says what a record means, `fast` reads many of them at once.
+
+Nothing is converted: "12" is not a number, and 1.0 is not an integer. NaN and Infinity are numbers, because Python writes
+them. If a key comes twice, the last value counts. Names that differ by case are two names.
+"""
+
+from lakehouse_ingest.stages.arrow.formats.json.fast import columns
+from lakehouse_ingest.stages.arrow.formats.json.one_field import field
+from lakehouse_ingest.stages.arrow.formats.json.reference import tree
+
+__all__ = ["columns", "field", "tree"]

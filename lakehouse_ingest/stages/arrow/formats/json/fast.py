@@ -1,0 +1,121 @@
+"""Many records at once: msgspec decodes them to objects that are made from the columns, and Arrow takes their attributes.
+
+Only a record that fits the columns completely is called sound. The reference decoder reads all others.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lakehouse_ingest.schema.arrow_types import wire_type
+from lakehouse_ingest.schema.columns import ColumnPlan
+from lakehouse_ingest.stages.arrow.formats.json.nodes import Fields, Node, node_of
+from lakehouse_ingest.stages.arrow.formats.json.reference import DIGITS, LEVELS, tree
+
+CHUNK = 2_000  # so many objects stay in the processor's cache
+LOOKED_AT = 8  # records that are learned from at once
+LEARNED = 32  # times that a decoder learns; then the records vary too much
+WORTH_LEARNING = 0.02  # share of records that the decoder doesn't read
+EVERY = 64
+NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (DIGITS // EVERY))
+NO_VALUE = (pa.ArrowException, ValueError, OverflowError)
+
+
+def columns(values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> tuple[pa.StructArray, pa.BooleanArray]:
+    """The fields of the columns, in their wire types, and which records are sound."""
+    return _decoder(tuple(columns)).read(values)
+
+
+@lru_cache(maxsize=256)
+def _decoder(columns: tuple[ColumnPlan, ...]) -> "Decoder":
+    return Decoder(columns)
+
+
+class Decoder:
+    """Decodes records to these columns, and learns what they look like."""
+
+    def __init__(self, columns: Sequence[ColumnPlan]) -> None:
+        kinds = {each.field: wire_type(each) for each in columns}
+        self._type = pa.struct(list(kinds.items()))
+        self._fields = Fields({field: (kind, node_of(kind)) for field, kind in kinds.items()})
+        self._json: msgspec.json.Decoder[Any] | None = None
+        self._learned = 0
+
+    def read(self, values: pa.BinaryArray) -> tuple[pa.StructArray, pa.BooleanArray]:
+        chunks = [self._chunk(values[at : at + CHUNK]) for at in range(0, len(values), CHUNK)]
+        found = [each for each, _ in chunks] or [pa.array([], self._type)]
+        return pa.concat_arrays(found), pa.array([each for _, sound in chunks for each in sound], pa.bool_())
+
+    def _chunk(self, values: pa.BinaryArray) -> tuple[pa.StructArray, list[bool]]:
+        texts = [each or b"" for each in values.to_pylist()]
+        if self._json is None:
+            self._learn(texts[:LOOKED_AT])
+        objects = self._objects(texts)
+        unsound = [number for number, each in enumerate(objects) if each is None]
+        if len(unsound) > WORTH_LEARNING * len(texts) and self._learned < LEARNED:
+            unread = [texts[number] for number in unsound]
+            if self._learn(unread[:: 1 + len(unread) // LOOKED_AT]):
+                for number, each in zip(unsound, self._objects(unread), strict=True):
+                    objects[number] = each
+        nothing = self._fields.nothing
+        sound = [each is not None for each in objects]
+        objects = [nothing if each is None else each for each in objects]
+        children = [self._column(name, node, objects, sound) for name, node in self._fields.nodes.items()]
+        return self._fields.together(children, len(objects)), sound
+
+    def _objects(self, texts: Sequence[bytes]) -> list[Any]:
+        assert self._json
+        decode, found = self._json.decode, []
+        for text in texts:
+            try:
+                found.append(decode(text))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                found.append(None)
+        if max(map(len, texts), default=0) > 2 * LEVELS:
+            pairs = zip(found, texts, strict=True)
+            return [None if len(text) > 2 * LEVELS and _is_extreme(text) else each for each, text in pairs]
+        return found
+
+    def _learn(self, texts: Sequence[bytes]) -> bool:
+        """Learn from records, and whether that may change what is read of them."""
+        trees = map(tree, texts)
+        change = any([self._fields.learn(each) for each in trees if isinstance(each, dict)])
+        if change or self._json is None:
+            self._json = msgspec.json.Decoder(self._fields.python(), float_hook=msgspec.Raw)
+        self._learned += 1
+        return change
+
+    def _column(self, name: str, node: Node, objects: Sequence[Any], sound: list[bool]) -> pa.Array:
+        values = self._fields.of(name, objects)
+        try:
+            return node.array(values)
+        except NO_VALUE:
+            kept = list(values)
+            for number in _misfits(node, values):
+                kept[number], sound[number] = None, False
+            return node.array(kept)
+
+
+def _misfits(node: Node, values: Sequence[Any], first: int = 0) -> Iterator[int]:
+    """The numbers of the values that the node refuses, found by halving."""
+    try:
+        node.array(values)
+    except NO_VALUE:
+        if len(values) == 1:
+            yield first
+        else:
+            half = len(values) // 2
+            yield from _misfits(node, values[:half], first)
+            yield from _misfits(node, values[half:], first + half)
+
+
+def _is_extreme(text: bytes) -> bool:
+    """Whether a record may have too many levels, or a number of too many digits. msgspec reads both.
+
+    A long number shows in every 64th character.
+    """
+    return text.count(b"[") + text.count(b"{") > LEVELS or NUMBER.search(text[::EVERY]) is not None
