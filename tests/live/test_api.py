@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.settings import load_settings
 from lakehouse_ingest.stages import transforms
+from lakehouse_ingest.stages.arrow import transforms as named_by_settings
 from lakehouse_ingest.stages.transforms import set_aside
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -111,7 +112,7 @@ def test_columns_from_the_data_may_be_changed_too(bench: Bench, topic: str) -> N
 
 def test_a_package_offers_one_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = EntryPoint("celsius", f"{__name__}:warmer_only", transforms.GROUP)
-    monkeypatch.setattr(transforms, "entry_points", lambda **_: [offered])
+    monkeypatch.setattr(named_by_settings, "entry_points", lambda **_: [offered])
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     assert chosen("celsius").__name__ == "warmer_only"
     with pytest.raises(SettingsRefused, match="names others, and no package has such an entry point: celsius"):

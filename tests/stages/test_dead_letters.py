@@ -1,6 +1,5 @@
 """A record with a fault is kept byte for byte; what is shown of it is the newest of each reason."""
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from lakehouse_ingest.stages.arrow.dead_letters import (
     EXPLAINED,
     MEANINGS,
     SAMPLED,
-    coordinates,
     newest,
     samples,
 )
@@ -70,16 +68,6 @@ class TestLetters:
     def test_without_key_and_headers_have_none(self) -> None:
         (found,) = dead_letters.letters(records_of([None]), {0: fault(Reason.EMPTY)}, "p").to_pylist()
         assert (found["key"], found["value"], found["headers"]) == (None, None, None)
-
-
-class TestCoordinates:
-    def test_number_several_rows_of_one_record(self) -> None:
-        records = records_of([b"", b""], offsets=[5, 9], partition=1, topic="t", log="log")
-        found = coordinates(records, pa.array([1, 1, 0]), pa.array([0, 1, 0], pa.int32()))
-        assert found.to_pylist() == [
-            {"topic": "t", "partition": 1, "offset": offset, "index": index, "log": "log"}
-            for offset, index in ((9, 0), (9, 1), (5, 0))
-        ]
 
 
 class TestSamples:

@@ -9,6 +9,7 @@ from lakehouse_ingest.records import SOURCE, Reason
 from lakehouse_ingest.schema.arrow_types import arrow_type
 from lakehouse_ingest.schema.columns import SOURCE_TYPE, ColumnPlan
 from lakehouse_ingest.stages.arrow.records import Faults, Records
+from lakehouse_ingest.stages.arrow.shaping import coordinates
 
 COLUMNS = (
     ColumnPlan("reason", "", "string", required=True),
@@ -102,22 +103,9 @@ def letters(records: Records, faults: Faults, pipeline: str) -> pa.RecordBatch:
         "stage": [fault.stage for fault in ordered],
         "pipeline": [pipeline] * len(ordered),
         **{name: dead[name] for name in ("timestamp", "key", "value", "headers")},
-        SOURCE: coordinates(records, rows),
+        SOURCE: coordinates(records, dead["offset"], None),
     }
     return pa.RecordBatch.from_pydict(columns, SCHEMA)
-
-
-def coordinates(records: Records, rows: pa.Array, indexes: pa.Array | None = None) -> pa.StructArray:
-    """The column `_source` for rows that were made of these records."""
-    kind, count = arrow_type(SOURCE_TYPE), len(rows)
-    values = {
-        "topic": pa.repeat(records.topic, count),
-        "partition": pa.repeat(pa.scalar(records.partition, pa.int32()), count),
-        "offset": records.rows["offset"].take(rows),
-        "index": pa.repeat(pa.scalar(0, pa.int32()), count) if indexes is None else indexes,
-        "log": pa.repeat(records.log, count),
-    }
-    return pa.StructArray.from_arrays([values[each.name] for each in kind], fields=[*kind])
 
 
 def samples(records: Records, faults: Faults) -> dict[str, Sample]:
