@@ -7,9 +7,11 @@ The values come from Parquet's footer and are made by our own function, since py
 - It never counts NaN, which Parquet's footer does not tell.
 
 Where we give less than Iceberg for Java:
-- No upper bound for a column with NaN. Iceberg leaves NaN out of its bounds, but Spark and DuckDB take it for the
-  largest number, and so would skip a file that `x > 5` finds rows in.
-- No bounds for uuid: Java has long compared their halves as signed numbers, Parquet as bytes.
+- A column with NaN has no bounds, not even in Parquet's footer, and no count of NaN if it holds nothing else. Iceberg
+  and Parquet leave NaN out of their bounds, but Spark and DuckDB take it for the largest number: they would skip a file
+  or row group that `x > 5` finds rows in.
+- No bounds for uuid: Iceberg for Java compared their halves as signed numbers until 1.11, and ClickHouse still reads
+  their bytes in another order than its values, so both skip files that hold what is asked for.
 - Nothing but the size for values within lists and maps.
 """
 
@@ -103,11 +105,14 @@ class Statistics:
     split_offsets: tuple[int, ...] = ()
 
 
-def count_nans(counts: Counter[int], columns: FileColumns, rows: pa.Table) -> None:
-    """Add how often NaN is in each column."""
-    for field_id, leaf in columns.paths.items():
-        if isinstance(leaf.kind, FloatType | DoubleType):
-            counts[field_id] += pc.sum(pc.is_nan(columns.values(rows, field_id))).as_py() or 0
+def count_nans(columns: FileColumns, rows: pa.Table) -> Counter[int]:
+    """Count how often NaN is in each column that has any."""
+    counts = {
+        field_id: pc.sum(pc.is_nan(columns.values(rows, field_id))).as_py()
+        for field_id, leaf in columns.paths.items()
+        if isinstance(leaf.kind, FloatType | DoubleType)
+    }
+    return Counter({field_id: count for field_id, count in counts.items() if count})
 
 
 def statistics(footer: Any, leaves: Sequence[Leaf], kept: Mapping[int, Mode], nans: Mapping[int, int]) -> Statistics:
@@ -121,17 +126,17 @@ def statistics(footer: Any, leaves: Sequence[Leaf], kept: Mapping[int, Mode], na
         if not mode.counts or not leaf.path:
             continue
         found.value_counts[key] = sum(chunk.num_values for chunk in chunks)
+        if isinstance(leaf.kind, FloatType | DoubleType) and nans.get(key, 0) < found.value_counts[key]:
+            found.nan_counts[key] = nans.get(key, 0)
         summaries = [chunk.statistics for chunk in chunks]
         if any(each is None or not each.has_null_count for each in summaries):
             continue
         found.null_counts[key] = sum(each.null_count for each in summaries)
-        if isinstance(leaf.kind, FloatType | DoubleType):
-            found.nan_counts[key] = nans.get(key, 0)
         if mode.bounds:
             lower, upper = _bounds(leaf.kind, [*_extremes(chunks)], mode.length)
             if lower is not None:
                 found.lower_bounds[key] = lower
-            if upper is not None and not found.nan_counts.get(key):
+            if upper is not None:
                 found.upper_bounds[key] = upper
     return found
 

@@ -131,16 +131,20 @@ class FileWriter:
     def _write_waiting(self, *, last: bool) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, defaultdict(list), 0
         for partition in sorted(waiting, key=lambda each: each not in self._open):  # those with a file first
-            file = self._open.get(partition) or self._new_file(partition)
-            file.write(pa.Table.from_batches(waiting.pop(partition)))
+            rows = pa.Table.from_batches(waiting.pop(partition))
+            nans = count_nans(self._layout.columns, rows)
+            if partition in self._open and not self._open[partition].takes(nans):
+                self._finish(partition)
+            file = self._open.get(partition) or self._new_file(partition, nans)
+            file.write(rows, nans)
             if last or len(self._open) > self._open_files or file.size() >= self._layout.settings.target:
                 self._finish(partition)
 
-    def _new_file(self, partition: Partition) -> "_File":
+    def _new_file(self, partition: Partition, nans: Counter[int]) -> "_File":
         location = self._locations.of(f"{self._stem}-{len(self._created):05d}.parquet", partition)
         sink = create(self._io, location, self._folders)
         self._created.append(location)
-        self._open[partition] = _File(self._layout, location, sink)
+        self._open[partition] = _File(self._layout, location, sink, frozenset(nans))
         return self._open[partition]
 
     def _finish(self, partition: Partition) -> None:
@@ -183,23 +187,30 @@ class _File:
     layout: _Layout
     location: str
     sink: Any
+    with_nan: frozenset[int]  # the columns that may hold NaN: the footer has no statistics of them
     rows: int = 0
     pieces: int = 0
     nans: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        described = [each.in_file for each in self.layout.columns.leaves if each.field_id not in self.with_nan]
         self.parquet = pq.ParquetWriter(
             self.sink,
             self.layout.columns.arrow,
             store_decimal_as_integer=True,
             store_schema=False,
+            write_statistics=described if self.with_nan else True,
             **self.layout.settings.options,
         )
 
-    def write(self, rows: pa.Table) -> None:
+    def takes(self, nans: Counter[int]) -> bool:
+        """Whether rows with NaN in these columns may be added."""
+        return self.with_nan >= nans.keys()
+
+    def write(self, rows: pa.Table, nans: Counter[int]) -> None:
         if self.layout.order:
             rows = sorted_rows(rows, self.layout.columns, self.layout.order)
-        count_nans(self.nans, self.layout.columns, rows)
+        self.nans.update(nans)
         self.parquet.write_table(rows, row_group_size=self.layout.settings.row_group_rows)
         self.rows, self.pieces = self.rows + len(rows), self.pieces + 1
 
