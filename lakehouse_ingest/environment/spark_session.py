@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -68,6 +69,7 @@ TUNED = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.shuffle.partitions": "8",
+    "spark.python.daemon.module": "lakehouse_ingest.pipeline.python_daemon",  # imports once for all workers
 }
 
 
@@ -165,6 +167,7 @@ def _quiet_loggers() -> None:
 def _environment(java: Path) -> Iterator[None]:
     """The environment that pyspark's launcher reads: this Java, and the Spark that pyspark comes with."""
     before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the workers; it stays, because pyspark reads it later
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     try:

@@ -38,6 +38,7 @@ from lakehouse_ingest.stages.arrow.accounting import one_in
 from lakehouse_ingest.stages.arrow.already_landed import held_in
 from lakehouse_ingest.stages.arrow.sources import Reader
 from lakehouse_ingest.stages.arrow.sources.shares import PER_TASK, shares
+from lakehouse_ingest.stages.arrow.transforms import Transform
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Landing
@@ -66,6 +67,7 @@ class BatchRunner:
     refuse_recreated: Callable[[], None]  # raises if a topic was recreated
     threads: ThreadPoolExecutor
     tasks: int  # the most tasks that run at the same time
+    transform: Transform | None = None
     batches: int = 0  # committed batches
     landed_to: Offsets = field(default_factory=dict)  # the end of the last of these batches
 
@@ -132,6 +134,7 @@ class BatchRunner:
             held=held_in(self.opened.held.held, every),
             one_in=one_in(len(batch.range)) if traced else 0,
             event_times=self.watch.measures,
+            transform=self.transform,
         )
         self.tables.register()
         with self.watch.stage("write", self.name, runs=("read", "route", "decode", "shape", "write")):
@@ -168,7 +171,7 @@ class BatchRunner:
         ]
         if letters:
             every.append((self.opened.dead, letters))
-        receipts, failed = self._each(lambda one: self._land_files(*one, batch), every)
+        receipts, failed = self._each(lambda one: self._land_files(one[0], one[1], batch), every)
         if failures := [*outcome.failures, *failed]:
             raise failures[0]
         return receipts

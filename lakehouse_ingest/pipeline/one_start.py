@@ -130,6 +130,7 @@ class OneStart:
             partial(refuse_recreated, self.source, self.identity),
             threads,
             self.session.sparkContext.defaultParallelism,
+            stream.transform,
         )
 
     def _report_start(self, runner: BatchRunner, span: Span) -> None:

@@ -10,6 +10,7 @@ the driver changes the tables, and then the batch reads these routes again.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from catalog import DataFileReceipt, FileCounter, FileNames, FileWriter, TableFiles
 from lakehouse_ingest.errors import LakehouseError
@@ -27,6 +28,7 @@ from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records, Share
 from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Routed, Router, Way
 from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.arrow.sources import Reader
+from lakehouse_ingest.stages.arrow.transforms import Transform, Transformer
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
@@ -59,6 +61,7 @@ class Work:
     held: Held = field(default_factory=dict)
     one_in: int = 0  # of so many records one header is looked at for a trace
     event_times: bool = False  # the newest one is reported
+    transform: Transform | None = None
     imagined: bool = False  # a dry run: nothing is written
 
 
@@ -151,7 +154,12 @@ class _Task:
         """Make rows of the records of a table that exists."""
         if (builder := self._builders.get(route)) is None:
             builder = self._builders[route] = RowBuilder(work.plan, self._form)
-        made = builder.rows(records)
+        decoded = builder.decoded(records)
+        filtered = 0
+        if self._work.transform:
+            done = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
+            decoded, filtered = done.decoded, done.filtered
+        made = builder.shaped(decoded)
         if made.news:
             relaxing = work.plan.following.relaxing if work.plan.following else frozenset[str]()
             part.news = part.news or News(SeenFields(work.first))
@@ -159,6 +167,7 @@ class _Task:
                 part.news.add(tree, relaxing)
             self._drop(route, part)
         if part.news is None:
+            part.counts[share].add(FILTERED, filtered)
             self._land(share, route, work, part, made)
             self._dead(share, part, records, made.faults)
 
@@ -169,7 +178,7 @@ class _Task:
             writer = self._writers[route] = self._writer(work.files)
         writer.write(made.rows)
         times = made.rows[EVENT_TIME] if self._work.event_times else None
-        part.counts[share].landed(made.rows.num_rows, made.rows.num_rows, times)
+        part.counts[share].landed(pc.count_distinct(made.numbers).as_py(), made.rows.num_rows, times)
 
     def _dead(self, share: Share, part: Part, records: Records, faults: Faults) -> None:
         if not faults:

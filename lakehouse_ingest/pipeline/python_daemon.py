@@ -1,0 +1,23 @@
+"""The process that Spark forks its Python workers from. It imports everything first, so that no worker has to.
+
+Two workers that import by themselves take 0.8 seconds of the processor and 40 MB each.
+"""
+
+import gc
+
+import pyarrow as pa
+from pyspark.daemon import manager
+
+
+def _import_all() -> None:
+    import lakehouse_ingest.pipeline.task  # noqa: F401, PLC0415
+
+    pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
+    pa.set_io_thread_count(1)
+    gc.collect()
+    gc.freeze()  # the workers share this memory as long as nobody writes to it
+
+
+if __name__ == "__main__":
+    _import_all()
+    manager()
