@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse_ingest.records import FAULT, RECORD, Range, Reason, TopicPartition
-from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, beyond, by_fault, counted
+from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, TRIMMED, Tally, beyond, by_fault, counted
 from tests.flows.conftest import FEW
 
 ROWS = (

@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Range, SourceIdentity, Token
-from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, Tally
+from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, Tally
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Effects

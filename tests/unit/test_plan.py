@@ -12,7 +12,7 @@ from lakehouse_ingest.cli.verbs import plan
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.pipeline.dry_run import Example, Foresight, Outlook, Seen, Writing, files_an_hour
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.stages.accounting import Tally
+from lakehouse_ingest.stages.tally import Tally
 
 
 def state(name: str = "iot.sensors", *columns: Column, **others: Any) -> TableState:

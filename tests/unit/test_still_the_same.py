@@ -18,7 +18,7 @@ from lakehouse_ingest.pipeline.one_start import refuse_recreated
 from lakehouse_ingest.pipeline.reporting import BatchReports
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.schema.layout import FileOptions
-from lakehouse_ingest.stages.accounting import LANDED, Tally
+from lakehouse_ingest.stages.tally import LANDED, Tally
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import Position, TableState
 from lakehouse_ingest.tables.effects import Landing, Unpublished

@@ -7,7 +7,7 @@ import pytest
 
 from lakehouse_ingest.operations.verify.findings import FindingKind
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.accounting import DISCARDED, FILTERED, LANDED, TRIMMED
+from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, TRIMMED
 from telemetry import INSTRUMENTS, metrics, metrics_page
 from telemetry.instruments import ATTRIBUTES
 from telemetry.prometheus_names import prometheus_name
