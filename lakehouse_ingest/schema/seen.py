@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from lakehouse_ingest.schema.column_types import DEEPEST
-from lakehouse_ingest.schema.time_text import iso_time
+from lakehouse_ingest.schema.times import FIRST_S, LAST_S, PER_SECOND, iso_time
+from lakehouse_ingest.schema.times import NUMBER as WRITTEN_NUMBER
 from lakehouse_ingest.schema.values import Real, Tree, Value
 
 NUMBER, TEXT, LIST, OBJECT = "number", "string", "list", "object"
 SIZES = ("int", "long", "decimal(38,0)", "double")  # each takes the integers of the former
-INT, LONG, EXACT, FLOAT = 2**31, 2**63, 10**38, 3.4028234663852886e38
-TOO_LARGE = 2**1024  # for a double
+INT, LONG, EXACT = 2**31, 2**63, 10**38
+TOO_LARGE_FOR_FLOAT = 2.0**128 - 2.0**103  # from here on, the nearest float is infinite
+TOO_LARGE_FOR_DOUBLE = 2**1024 - 2**970
 MOST_DIGITS = 38
 USUAL_SHARE = 0.9  # if so many values agree, the others are faults
-# Within these years, the size of a number shows its unit.
-FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 ISO, DATE, EXACT_TIME = "iso", "date", "timestamptz"
 NUMBER_STARTS = frozenset("0123456789+-.")
 LONGEST_TIME = 64  # characters; longer texts are neither times nor numbers
@@ -31,7 +30,7 @@ MOST_WITHIN = 100_000  # fields, elements and values within all fields of the re
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenValues:
     """The values of one field, or of all elements of a list. Nulls count as nothing."""
 
     kinds: dict[str, int] = field(default_factory=dict)  # how many values had which kind
@@ -40,13 +39,14 @@ class Seen:
     digits: frozenset[tuple[int, int]] = frozenset()  # of its numbers: before and behind the point
     epochs: dict[str, int] = field(default_factory=dict)  # how many of its numbers are plausible times, by unit
     times: dict[str, int] = field(default_factory=dict)  # the same for texts, and how many are ISO, dates, exact times
-    elements: "Seen | None" = None
-    fields: "dict[str, Seen]" = field(default_factory=dict)
+    elements: "SeenValues | None" = None
+    fields: "dict[str, SeenValues]" = field(default_factory=dict)
     size: int = 1  # this and all that lies within
     cut: bool = False  # true: what lies within is not known, because it is too much or too deep
 
     @property
     def values(self) -> int:
+        """How many values there were."""
         return sum(self.kinds.values())
 
     @property
@@ -66,9 +66,9 @@ class Seen:
         texts = self.values if self.kind == TEXT else 0
         return next((each for each in (DATE, EXACT_TIME) if texts and self.times.get(each) == texts), None)
 
-    def as_map(self) -> "Seen":
+    def as_map(self) -> "SeenValues":
         """The values of its objects, whatever their keys."""
-        found = Seen(cut=self.cut)
+        found = SeenValues(cut=self.cut)
         for each in self.fields.values():
             found.merge(each)
         return found
@@ -97,7 +97,7 @@ class Seen:
             case bytes():
                 self._count("binary")
 
-    def merge(self, other: "Seen") -> None:
+    def merge(self, other: "SeenValues") -> None:
         """Add what the other has seen. The other doesn't change."""
         for mine, more in ((self.kinds, other.kinds), (self.epochs, other.epochs), (self.times, other.times)):
             for key, count in more.items():
@@ -111,7 +111,7 @@ class Seen:
         if other.elements:
             self._element().merge(other.elements)
         for name, seen in other.fields.items():
-            self.fields.setdefault(name, Seen()).merge(seen)
+            self.fields.setdefault(name, SeenValues()).merge(seen)
         self.size = 1 + (self.elements.size if self.elements else 0) + sum(each.size for each in self.fields.values())
 
     def cut_off(self) -> None:
@@ -128,7 +128,7 @@ class Seen:
         if kind not in self.sizes:
             self.sizes |= {kind}
         if size >= EXACT:
-            self.beyond_float |= FLOAT < size < TOO_LARGE
+            self.beyond_float |= TOO_LARGE_FOR_FLOAT <= size < TOO_LARGE_FOR_DOUBLE
         elif (digits := (len(str(size)) if size else 0, 0)) not in self.digits:
             self.digits |= {digits}
         if value >= FIRST_S:
@@ -139,7 +139,7 @@ class Seen:
         number = float(value)
         if "double" not in self.sizes:
             self.sizes |= {"double"}
-        self.beyond_float |= FLOAT < abs(number) < float("inf")
+        self.beyond_float |= TOO_LARGE_FOR_FLOAT <= abs(number) < float("inf")
         digits = _digits(value.text if isinstance(value, Real) else str(value))
         if digits and digits not in self.digits:
             self.digits |= {digits}
@@ -154,8 +154,8 @@ class Seen:
             for kind, fits in ((ISO, True), (DATE, found.is_date), (EXACT_TIME, found.is_exact)):
                 if fits:
                     self.times[kind] = self.times.get(kind, 0) + 1
-        elif (number := _number(value)) and number >= FIRST_S:
-            _count_epoch(number, self.times)
+        elif WRITTEN_NUMBER.fullmatch(value):
+            _count_epoch(float(value), self.times)
 
     def _list(self, value: list[Value], levels: int) -> None:
         self._count(LIST)
@@ -176,16 +176,19 @@ class Seen:
             return
         for name, each in value.items():
             if (inner := self.fields.get(name)) is None:
-                inner, before = self.fields.setdefault(name, Seen()), 0
+                inner, before = self.fields.setdefault(name, SeenValues()), 0
             else:
                 before = inner.size
             inner.add(each, levels - 1)
             self.size += inner.size - before
 
-    def _element(self) -> "Seen":
+    def _element(self) -> "SeenValues":
         if self.elements is None:
-            self.elements = Seen()
+            self.elements = SeenValues()
         return self.elements
+
+
+NOTHING = SeenValues()
 
 
 class SeenFields:
@@ -194,12 +197,13 @@ class SeenFields:
     def __init__(self, first: Iterable[str] = ()) -> None:
         """`first`: names of fields that stay, however many others there are."""
         self.first = frozenset(first)
-        self._fields: dict[str, Seen] = {}
+        self.records = 0
+        self._fields: dict[str, SeenValues] = {}
         self.last: str | None = None  # of too many fields, the last one in the order of names that stays
         self._due = 1024  # the number of fields at which those that are too many are looked for
 
     @property
-    def fields(self) -> Mapping[str, Seen]:
+    def fields(self) -> Mapping[str, SeenValues]:
         self._limit()
         return self._fields
 
@@ -209,13 +213,18 @@ class SeenFields:
         self._limit()
         return self.last is not None
 
+    def lacking(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the fields that some record had no value for."""
+        return frozenset(name for name in names if self.fields.get(name, NOTHING).values < self.records)
+
     def add(self, record: Tree) -> None:
+        self.records += 1
         for name, value in record.items():
             seen = self._fields.get(name)
             if seen is None:
                 if not self._stays(name):
                     continue
-                seen = self._fields[name] = Seen()
+                seen = self._fields[name] = SeenValues()
             seen.add(value)
             if seen.size > 1 and seen.size > self._room:
                 seen.cut_off()
@@ -224,15 +233,18 @@ class SeenFields:
 
     def merge(self, other: "SeenFields") -> None:
         self.first |= other.first
+        self.records += other.records
         fields = other.fields
         if other.last is not None and (self.last is None or other.last < self.last):
             self.last = other.last
         for name, seen in fields.items():
-            self._fields.setdefault(name, Seen()).merge(seen)
+            self._fields.setdefault(name, SeenValues()).merge(seen)
         self._limit()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SeenFields) and (self.fields, self.last) == (other.fields, other.last)
+        return isinstance(other, SeenFields) and (
+            (self.fields, self.last, self.records) == (other.fields, other.last, other.records)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -278,10 +290,3 @@ def _digits(text: str) -> tuple[int, int] | None:
         point = exponent - zeros
         found = (max(0, len(written) + point), max(0, -point)) if written else (0, 0)
     return found if sum(found) <= MOST_DIGITS else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None

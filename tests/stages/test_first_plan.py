@@ -21,7 +21,7 @@ from lakehouse_ingest.schema.existing import plan_from_table, plan_that_stands
 from lakehouse_ingest.schema.names import readable
 from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.planning.inference import column_type, unit_of
-from lakehouse_ingest.schema.seen import Seen
+from lakehouse_ingest.schema.seen import SeenValues
 from lakehouse_ingest.settings import TableSettings
 from tests.services.seen_fields import fields_in, value_of
 
@@ -67,6 +67,10 @@ BY_RULE: dict[str, tuple[list[str], str | None]] = {
     "objects of nulls": (['{"a": null, "b": []}'], None),
     "objects of nulls whose keys are no names": (['{"a.b": null, "": [], "x": 1, "X": null}'], "string"),
     "only nulls under keys that are no names": (['{"a.b": null}'], None),
+    "only empty lists and objects": (["[]", "{}"], None),
+    "empty lists nearly always": (["[]"] * 9 + ["5"], "string"),
+    "empty lists and objects with something": (["[]", '{"a": 1}'], "string"),
+    "a list of empty lists and a number": (["[[], 5]"], "list<string>"),
     "lists": (["[1, 2]", "[]", "null"], "list<long>"),
     "lists of fractions and integers": (["[1]", "[1.5]"], "list<double>"),
     "lists in lists": (["[[1]]", "[[]]"], "list<list<long>>"),
@@ -113,7 +117,7 @@ class TestField:
         assert "string" in found
 
     def test_keeps_its_json_text_below_the_depth_that_is_set(self) -> None:
-        seen = Seen()
+        seen = SeenValues()
         seen.add(value_of('{"b": [{"c": 1}], "d": {"e": {"f": null}}}'))
         assert [column_type(seen, depth) for depth in (0, 1, 2, 3)] == [
             "string",
@@ -241,22 +245,23 @@ class TestMaxColumns:
         assert len(one.refused) == 9_900
 
 
-class TestHint:
-    HINTS = {
-        "price": "decimal(9,2)",
-        "small": "UInt8",
-        "a b": "Int16",
-        "day": "date",
-        "at": "timestamptz",
-        "no": "long",
-    }
+HINTS = {
+    "price": "decimal(9,2)",
+    "small": "UInt8",
+    "a b": "Int16",
+    "day": "date",
+    "at": "timestamptz",
+    "no": "long",
+}
 
+
+class TestHint:
     def test_tells_the_type_of_a_field_from_its_first_appearance_on(self) -> None:
         values = [
             {"price": 1, "small": None, "a b": 5, "day": "2024-05-06", "at": 1714979289000001, "z": 1},
             *({"small": 300}, {"price": 1.234}, {"a b": 70000}, {"day": "2024-02-30"}, {"at": "yesterday"}),
         ]
-        planned = first(values, hints=self.HINTS)
+        planned = first(values, hints=HINTS)
         assert {column.name: column.iceberg for column in planned.plan.columns} == {
             "price": "decimal(9,2)",
             "small": "int",
@@ -265,7 +270,7 @@ class TestHint:
             "at": "timestamptz",
             "z": "long",
         }
-        settings = TableSettings.model_validate({"hints": self.HINTS})
+        settings = TableSettings.model_validate({"hints": HINTS})
         assert plan_from_table(as_table(planned.plan), settings) == planned.plan
         assert plan_from_table(as_table(planned.plan), TableSettings()) == planned.plan, "ranges are kept"
 

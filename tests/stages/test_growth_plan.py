@@ -209,21 +209,22 @@ class TestMap:
         }
 
 
-class TestContract:
-    VALUE = {"color": 1, "place": {"zone": 1, "more": {"b": 1}}, "parts": [{"m": 1}]}
+FOUND: dict[str, Any] = {"color": 1, "place": {"zone": 1, "more": {"b": 1}}, "parts": [{"m": 1}]}
 
+
+class TestContract:
     def grown(self, *records: Any, plan: TablePlan = PLAN, **settings: Any) -> list[str]:
         return sorted(f"{path}.{name}".strip(".") for path, name, *_ in added(*records, plan=plan, **settings))
 
     @pytest.mark.parametrize("rule", ["freeze", "widen", "refuse"])
     def test_that_does_not_evolve_lets_no_field_become_a_column(self, rule: str) -> None:
-        assert growth(self.VALUE, contract=rule) == Growth([], ())
+        assert growth(FOUND, contract=rule) == Growth([], ())
 
     def test_holds_for_single_fields(self) -> None:
-        assert self.grown(self.VALUE, contract="evolve") == ["color", "parts.element.m", "place.more.b", "place.zone"]
+        assert self.grown(FOUND, contract="evolve") == ["color", "parts.element.m", "place.more.b", "place.zone"]
         some = {"place": "freeze", "place.more": "evolve", "parts.element.m": "refuse"}
-        assert self.grown(self.VALUE, contracts=some) == ["color", "place.more.b"]
-        assert self.grown(self.VALUE, contract="freeze", contracts={"color": "evolve"}) == ["color"]
+        assert self.grown(FOUND, contracts=some) == ["color", "place.more.b"]
+        assert self.grown(FOUND, contract="freeze", contracts={"color": "evolve"}) == ["color"]
 
     def test_holds_for_parts_of_a_new_field(self) -> None:
         value = {"ne w": {"ok": 1, "no": 2, "more": [{"ok": 1, "no": {"x": 1}}]}, "place": {"in": {"no": 1, "ok": 1}}}

@@ -12,7 +12,7 @@ from lakehouse_ingest.schema.declared import USUAL_EVENT_TIMES, event_time_field
 from lakehouse_ingest.schema.layout import derived_of, partition_names
 from lakehouse_ingest.schema.planning.inference import ALL, column_type, unit_of
 from lakehouse_ingest.schema.planning.nested import beyond_hints
-from lakehouse_ingest.schema.seen import Seen
+from lakehouse_ingest.schema.seen import SeenValues
 from lakehouse_ingest.settings import TableSettings
 
 
@@ -34,7 +34,7 @@ def first_fields(settings: TableSettings, plan: TablePlan | None = None) -> froz
 
 
 def plan_from_seen(
-    table: str, settings: TableSettings, fields: Mapping[str, Seen], *, refuse_names: bool = False
+    table: str, settings: TableSettings, fields: Mapping[str, SeenValues], *, refuse_names: bool = False
 ) -> Planned:
     """Plan from the first batch: the columns, unless the settings declare them, and the unit of the event times."""
     columns, aside = plan_from_settings(table, settings), aside_of(settings)
@@ -78,7 +78,9 @@ def plan_from_seen(
     return Planned(replace(plan, unit=unit or "ms", unit_was_given=False), settled=unit is not None, refused=refused)
 
 
-def wanted_columns(fields: Mapping[str, Seen], settings: TableSettings, contract: Contract = ALL) -> list[ColumnPlan]:
+def wanted_columns(
+    fields: Mapping[str, SeenValues], settings: TableSettings, contract: Contract = ALL
+) -> list[ColumnPlan]:
     """A column for each field whose type is known, still under the field's own name."""
     found = []
     for name, seen in sorted(fields.items()):
@@ -91,7 +93,7 @@ def wanted_columns(fields: Mapping[str, Seen], settings: TableSettings, contract
 
 def named_columns(
     wanted: Sequence[ColumnPlan],
-    fields: Mapping[str, Seen],
+    fields: Mapping[str, SeenValues],
     settings: TableSettings,
     event_time: str | None,
     taken: Iterable[str],

@@ -19,7 +19,7 @@ from lakehouse_ingest.schema.contract import contract_of
 from lakehouse_ingest.schema.planning.first_batch import named_columns, wanted_columns
 from lakehouse_ingest.schema.planning.inference import JSON_TEXT, column_type
 from lakehouse_ingest.schema.planning.nested import NewField, Where, beyond_hints, new_within
-from lakehouse_ingest.schema.seen import Seen
+from lakehouse_ingest.schema.seen import SeenValues
 from lakehouse_ingest.settings import TableSettings
 
 
@@ -33,7 +33,7 @@ class Growth:
 
 
 def new_fields(
-    plan: TablePlan, settings: TableSettings, fields: Mapping[str, Seen], *, refuse_names: bool = False
+    plan: TablePlan, settings: TableSettings, fields: Mapping[str, SeenValues], *, refuse_names: bool = False
 ) -> Growth:
     """Columns for fields, also nested ones, that were seen and that the table lacks."""
     contract = contract_of(settings)
@@ -60,7 +60,7 @@ def new_fields(
 
 
 def _within(
-    plan: TablePlan, settings: TableSettings, fields: Mapping[str, Seen], room: int, contract: Contract
+    plan: TablePlan, settings: TableSettings, fields: Mapping[str, SeenValues], room: int, contract: Contract
 ) -> Growth:
     """New fields inside objects that have a column already."""
     found: list[tuple[str, Column]] = []
@@ -85,7 +85,7 @@ def _within(
 
 
 def _candidates(
-    plan: TablePlan, settings: TableSettings, fields: Mapping[str, Seen]
+    plan: TablePlan, settings: TableSettings, fields: Mapping[str, SeenValues]
 ) -> list[tuple[ColumnPlan, NewField]]:
     growing = sorted((each for each in plan.columns if each.field not in settings.hints), key=lambda it: it.field)
     return [

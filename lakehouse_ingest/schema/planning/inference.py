@@ -7,54 +7,65 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.schema.arrow_types import arrow_type, iceberg_text
 from lakehouse_ingest.schema.column_types import DEEPEST, are_names
 from lakehouse_ingest.schema.columns import ELEMENT, ColumnPlan
-from lakehouse_ingest.schema.seen import ISO, LIST, NUMBER, OBJECT, PER_SECOND, SIZES, USUAL_SHARE, Seen
+from lakehouse_ingest.schema.seen import ISO, LIST, NUMBER, OBJECT, SIZES, USUAL_SHARE, SeenValues
+from lakehouse_ingest.schema.times import PER_SECOND
 
 ALL = Contract()  # a contract that lets every field become a column
 JSON_TEXT = "string"
+TEXT_TYPE = arrow_type(JSON_TEXT)
 
 
 def column_type(
-    seen: Seen, deepest: int = DEEPEST, path: tuple[str, ...] = (), contract: Contract = ALL, *, usual: bool = True
+    seen: SeenValues,
+    deepest: int = DEEPEST,
+    path: tuple[str, ...] = (),
+    contract: Contract = ALL,
+    *,
+    usual: bool = True,
 ) -> str | None:
     """The type for the values of a field; None if there was no value yet, only nulls and empty containers.
 
     `usual`: the kind of nearly all values decides. Within lists and objects all values have to be of one kind. Fields
     within that the contract doesn't let become columns are left out; `path` leads to this field.
     """
-    kind = seen.usual_kind if usual else seen.kind
-    found = _type(seen, kind, deepest, path, contract)
+    found = _type(seen, seen.usual_kind if usual else seen.kind, deepest, path, contract)
     return None if found is None else iceberg_text(found)
 
 
-def _type(seen: Seen, kind: str | None, deepest: int, path: tuple[str, ...], contract: Contract) -> pa.DataType | None:
-    if not seen.kinds:
-        return None
+def _type(
+    seen: SeenValues, kind: str | None, deepest: int, path: tuple[str, ...], contract: Contract
+) -> pa.DataType | None:
+    """The type of the kind, if values of that kind hold anything. Text, if only others do, or if there is no kind."""
+    found = {each: inner for each in seen.kinds if (inner := _of_kind(seen, each, deepest, path, contract)) is not None}
+    return found.get(kind or "", TEXT_TYPE) if found else None
+
+
+def _of_kind(
+    seen: SeenValues, kind: str, deepest: int, path: tuple[str, ...], contract: Contract
+) -> pa.DataType | None:
     if kind == NUMBER:
         return arrow_type(SIZES[max(1, *map(SIZES.index, seen.sizes))])
     if kind not in (LIST, OBJECT):
-        return arrow_type(kind or JSON_TEXT)
+        return arrow_type(kind)
     found = _list(seen, deepest, path, contract) if kind == LIST else _object(seen, deepest, path, contract)
-    return arrow_type(JSON_TEXT) if seen.cut or (found is not None and deepest <= 0) else found
+    return TEXT_TYPE if seen.cut or (found is not None and deepest <= 0) else found
 
 
-def _list(seen: Seen, deepest: int, path: tuple[str, ...], contract: Contract) -> pa.DataType | None:
+def _list(seen: SeenValues, deepest: int, path: tuple[str, ...], contract: Contract) -> pa.DataType | None:
     element = seen.elements and _type(seen.elements, seen.elements.kind, deepest - 1, (*path, ELEMENT), contract)
     return element and pa.list_(element)
 
 
-def _object(seen: Seen, deepest: int, path: tuple[str, ...], contract: Contract) -> pa.DataType | None:
-    there = {name: inner for name, inner in sorted(seen.fields.items()) if contract.rule_of(*path, name) is Rule.EVOLVE}
-    found = {
-        name: kind
-        for name, inner in there.items()
-        if (kind := _type(inner, inner.kind, deepest - 1, (*path, name), contract)) is not None
-    }
+def _object(seen: SeenValues, deepest: int, path: tuple[str, ...], contract: Contract) -> pa.DataType | None:
+    there = {name: each for name, each in sorted(seen.fields.items()) if contract.rule_of(*path, name) is Rule.EVOLVE}
+    types = {name: _type(each, each.kind, deepest - 1, (*path, name), contract) for name, each in there.items()}
+    found = [(name, kind) for name, kind in types.items() if kind is not None]
     if not found:
         return None
-    return pa.struct(found.items()) if are_names(there) else arrow_type(JSON_TEXT)
+    return pa.struct(found) if are_names(there) else TEXT_TYPE
 
 
-def unit_of(seen: Seen | None, column: ColumnPlan) -> str | None:
+def unit_of(seen: SeenValues | None, column: ColumnPlan) -> str | None:
     """The unit that nearly all plausible event times in the column have; None if there are no event times."""
     if seen is None:
         return None

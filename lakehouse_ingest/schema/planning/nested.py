@@ -8,7 +8,7 @@ import pyarrow as pa
 from lakehouse_ingest.schema.arrow_types import arrow_type
 from lakehouse_ingest.schema.columns import ELEMENT, HINTED, VALUE, ColumnPlan, RefusedField
 from lakehouse_ingest.schema.planning.inference import column_type
-from lakehouse_ingest.schema.seen import Seen
+from lakehouse_ingest.schema.seen import SeenValues
 from lakehouse_ingest.settings import TableSettings
 
 Where = tuple[str | None, ...]  # the keys that lead to an object; None stands for any list element or map value
@@ -21,14 +21,14 @@ class NewField(NamedTuple):
     path: tuple[str, ...]  # the path in the table, from the column to that object
     siblings: Sequence[str]  # the fields that the object has already
     name: str
-    seen: Seen
+    seen: SeenValues
 
 
-def new_within(column: ColumnPlan, seen: Seen) -> Iterator[NewField]:
+def new_within(column: ColumnPlan, seen: SeenValues) -> Iterator[NewField]:
     return _new_within((column.field,), (), arrow_type(column.iceberg), seen)
 
 
-def _new_within(where: Where, path: tuple[str, ...], kind: pa.DataType, seen: Seen) -> Iterator[NewField]:
+def _new_within(where: Where, path: tuple[str, ...], kind: pa.DataType, seen: SeenValues) -> Iterator[NewField]:
     match kind:
         case pa.ListType() if seen.elements:
             yield from _new_within((*where, None), (*path, ELEMENT), kind.value_type, seen.elements)
@@ -44,7 +44,7 @@ def _new_within(where: Where, path: tuple[str, ...], kind: pa.DataType, seen: Se
 
 
 def beyond_hints(
-    columns: Sequence[ColumnPlan], fields: Mapping[str, Seen], settings: TableSettings
+    columns: Sequence[ColumnPlan], fields: Mapping[str, SeenValues], settings: TableSettings
 ) -> tuple[RefusedField, ...]:
     """New fields inside objects that have a hint. A hint lists all fields of an object, so it gets no more."""
     hinted = [each for each in columns if each.field in settings.hints and each.field in fields]

@@ -8,12 +8,12 @@ from catalog import Evolution, Relax, Widen
 from lakehouse_ingest.schema.arrow_types import MOST_DIGITS, arrow_type, iceberg_text
 from lakehouse_ingest.schema.columns import ELEMENT, EVENT_TIME, VALUE, TablePlan
 from lakehouse_ingest.schema.contract import contract_of
-from lakehouse_ingest.schema.seen import Seen
+from lakehouse_ingest.schema.seen import SeenValues
 from lakehouse_ingest.settings import TableSettings
 
 
 def outgrown(
-    plan: TablePlan, settings: TableSettings, fields: Mapping[str, Seen], lacking: Collection[str] = ()
+    plan: TablePlan, settings: TableSettings, fields: Mapping[str, SeenValues], lacking: Collection[str] = ()
 ) -> list[Evolution]:
     """Changes that these values need: wider types, or columns that become optional.
 
@@ -47,7 +47,7 @@ def outgrown(
 
 
 def _wider(
-    kind: pa.DataType, seen: Seen, path: tuple[str, ...]
+    kind: pa.DataType, seen: SeenValues, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], pa.DataType, pa.DataType]]:
     """The parts of a type that are too narrow, each with its path and the type that it needs."""
     match kind:

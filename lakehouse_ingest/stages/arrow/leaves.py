@@ -13,12 +13,13 @@ import pyarrow as pa
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.arrow_types import MOST_DIGITS, wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.event_time import YEAR_1, YEAR_10000, day_of, instant, iso_instant
+from lakehouse_ingest.schema.seen import TOO_LARGE_FOR_FLOAT
+from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
+from lakehouse_ingest.stages.arrow.event_time import day_of, instant, iso_instant
 from lakehouse_ingest.stages.arrow.records import Real
 from lakehouse_ingest.stages.arrow.trees import plain_text
 
 DAY_S = 86_400
-TOO_LARGE_FOR_FLOAT = 2.0**128 - 2.0**103  # from here on, the nearest float is infinite
 BITS = {pa.int32(): 31, pa.int64(): 63}
 
 # Read a value: what Arrow takes, or why it does not fit. A function for single values, so types would say too little.
