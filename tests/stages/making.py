@@ -31,7 +31,7 @@ class SmallJson:
         return pa.array([self._text(value.as_py(), path) for value in values], pa.string())
 
     def _text(self, value: bytes | None, path: Sequence[str]) -> str | None:
-        found = self.tree(value)
+        found: object = self.tree(value)
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
         return found if found is None or isinstance(found, str) else json.dumps(found)
@@ -54,7 +54,6 @@ def records_of(
         "timestamp": [NOON + dt.timedelta(seconds=each) for each in [*seconds] or range(count)],
         "key": [*keys] or [None] * count,
         "value": [*values],
-        "headers": [each and [{"key": key, "value": value} for key, value in each] for each in headers]
-        or [None] * count,
+        "headers": [*headers] or [None] * count,
     }
     return Records(topic, partition, log, pa.RecordBatch.from_pydict(columns, RECORD_SCHEMA))

@@ -54,7 +54,7 @@ class TestCount:
             sound = [second for second, outcome in part if outcome == LANDED]
             times = pa.array([NOON + dt.timedelta(seconds=each) for each in sound], pa.timestamp("us", "UTC"))
             count.landed(len(sound), 2 * len(sound), times)
-            count.dead(faults(*(Reason(outcome) for _, outcome in part if outcome in [*Reason])))
+            count.dead(faults(*(outcome for _, outcome in part if isinstance(outcome, Reason))))
             count.elsewhere += sum(outcome is None for _, outcome in part)
             for outcome in OTHERS:
                 count.add(outcome, sum(each == outcome for _, each in part))
@@ -176,7 +176,9 @@ def twice(batch: Batch, at: int) -> None:
 def twice_with_other_files(batch: Batch, at: int) -> None:
     """Spark ran the task two times, and both answers came."""
     one = batch.receipts[at]
-    renamed = [[replace(file, path=f"{file.path}2") for file in files] for files in (one.files, one.letters)]
+    renamed = [
+        [WrittenFile(f"{file.path}2", file.record_count) for file in files] for files in (one.files, one.letters)
+    ]
     batch.receipts.append(TaskReceipt(copy.deepcopy(one.counts), *renamed))
 
 

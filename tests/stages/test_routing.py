@@ -123,7 +123,11 @@ class TestSplit:
 
     @given(st.lists(st.sampled_from([*KINDS, *NAMELESS]), max_size=40), st.integers(0, 3))
     def test_agrees_with_each_record_alone(self, kinds: list[Any], cut: int) -> None:
-        entries = [{"table": "a", "types": ["order", "[x"]}, {"table": "b_{type}"}, {"table": "c", "topics": ["other"]}]
+        entries: list[dict[str, Any]] = [
+            {"table": "a", "types": ["order", "[x"]},
+            {"table": "b_{type}"},
+            {"table": "c", "topics": ["other"]},
+        ]
         router = router_of(*entries, keep_types="(?i)^[a-z{x[]")
         records = typed(kinds)
         records = Records("events", 0, "", records.rows.slice(cut))

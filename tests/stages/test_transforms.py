@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefused, TryAgain
-from lakehouse_ingest.records import Reason
-from lakehouse_ingest.schema.columns import TablePlan, declared
+from lakehouse_ingest.records import FAULT, Reason
+from lakehouse_ingest.schema.columns import Aside, TablePlan, declared
 from lakehouse_ingest.settings import load_settings
 from lakehouse_ingest.stages.arrow import transforms
 from lakehouse_ingest.stages.arrow.plans import RoutePlan
 from lakehouse_ingest.stages.arrow.records import Fault
 from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
-from lakehouse_ingest.stages.arrow.transforms import FAULT, ROW, Transform, Transformer, set_aside, whole
+from lakehouse_ingest.stages.arrow.transforms import ROW, Transform, Transformer, set_aside
 from tests.stages.making import SmallJson, records_of
 
 COLUMNS = {"degrees": "double", "unit": "string", "n": "int8"}
@@ -49,12 +49,10 @@ class Street:
 
     def rows(self, readings: list[Any]) -> Shaped:
         values = [json.dumps(each).encode() if isinstance(each, dict) else each for each in readings]
-        found = self.transformer.applied(self.builder.decoded(records_of(values)))
-        self.filtered = found.filtered
-        shaped = whole(self.builder.shaped(found.decoded))
+        shaped, self.filtered = self.transformer.rows(records_of(values), self.builder)
         places = {*shaped.numbers.to_pylist()}, {*shaped.faults}
         assert not places[0] & places[1]
-        assert len(places[0]) + len(places[1]) + found.filtered == len(readings)
+        assert len(places[0]) + len(places[1]) + self.filtered == len(readings)
         return shaped
 
 
@@ -137,7 +135,34 @@ class TestTransform:
         values = [{"_row": "a", "_fault": "b", "x": 1}, {"_row": "c", "_fault": "d", "x": 2}]
         street = Street(first, {"_row": "string", "_fault": "string", "x": "long"})
         found = street.builder.decoded(records_of([json.dumps(each).encode() for each in values]))
-        assert street.transformer.applied(found).decoded.data.to_pylist() == [values[1]]
+        decoded, _ = street.transformer.applied(found)
+        assert decoded.data.to_pylist() == [values[1]]
+
+    def test_leaves_rescued_values_with_their_records(self) -> None:
+        """It does not see them, whatever it does with the rows."""
+
+        def last_twice_and_no_first(rows: pa.Table) -> pa.Table:
+            return pa.concat_tables([rows.slice(2), rows.slice(1)])
+
+        columns = (declared("n", "int8", required=False),)
+        plan = TablePlan("t", columns, None, "iso", aside=Aside(refuses=False))
+        values = [b'{"n": 1, "x": 1}', b'{"n": 2}', b'{"n": 3, "x": 3}']
+        builder = RowBuilder(RoutePlan(plan), SmallJson())
+        found, filtered = Transformer(last_twice_and_no_first, columns).rows(records_of(values), builder)
+        assert landed(found, "n", "_rescued") == [(1, 2, None), (2, 3, '{"x":3}'), (2, 3, '{"x":3}')]
+        assert (filtered, found.rescued) == (1, 2)
+
+    def test_of_rows_that_are_left_out_leaves_out_their_rescued_values(self) -> None:
+        columns = (declared("n", "long", required=True),)
+        builder = RowBuilder(RoutePlan(TablePlan("t", columns, None, "iso", aside=Aside(refuses=False))), SmallJson())
+
+        def second_is_missing(rows: pa.Table) -> pa.Table:
+            return pa.concat_tables([rows, with_column(rows, "n", pa.array([None, 7], pa.int64()))])
+
+        values = [b'{"n": 1, "x": 1}', b'{"n": 2, "x": 2}']
+        found, _ = Transformer(second_is_missing, columns).rows(records_of(values), builder)
+        assert landed(found, "n", "_rescued") == [(1, 2, '{"x":2}'), (1, 7, '{"x":2}')]
+        assert ({*found.faults}, found.rescued) == ({0}, 2)
 
     def test_may_return_a_relation_of_duckdb(self) -> None:
         connection = duckdb.connect()

@@ -69,9 +69,8 @@ class Count:
     def tally(self) -> Tally:
         counts = {outcome: count for outcome, count in self.outcomes.items() if count}
         at: TopicPartition = (self.share.topic, self.share.partition)
-        times = (None if us is None else us // 1000 for us in (self.oldest_us, self.newest_us))
-        event = None if self.event_us is None else self.event_us // 1000
-        return Tally({at: counts} if counts else {}, *times, self.bytes, event, frozenset(self.traces))
+        oldest, newest, event = map(_ms, (self.oldest_us, self.newest_us, self.event_us))
+        return Tally({at: counts} if counts else {}, oldest, newest, self.bytes, event, frozenset(self.traces))
 
 
 def one_in(records: int) -> int:
@@ -183,6 +182,10 @@ def _traces(headers: pa.ListArray) -> set[str]:
         if value and len(value) == LENGTH and value.isascii():
             found.add(value.decode())
     return found
+
+
+def _ms(us: int | None) -> int | None:
+    return None if us is None else us // 1000
 
 
 def _or(choose: Callable[[list[int]], int], one: int | None, other: int | None) -> int | None:

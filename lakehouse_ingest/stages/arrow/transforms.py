@@ -48,7 +48,7 @@ from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.settings.named_code import ASKED_FOR
 from lakehouse_ingest.stages.arrow.faults import SHOWN, known_as, misfit_told
 from lakehouse_ingest.stages.arrow.records import Fault, Records
-from lakehouse_ingest.stages.arrow.rows import Decoded, Shaped
+from lakehouse_ingest.stages.arrow.rows import Decoded, RowBuilder, Shaped
 
 STAGE = "transform"
 GROUP = "lakehouse_ingest.transforms"
@@ -72,23 +72,20 @@ def set_aside(table: pa.Table, mask: pa.Array | pa.ChunkedArray, detail: str) ->
 
 
 @dataclass(frozen=True)
-class Transformed:
-    """The records after a transform."""
-
-    decoded: Decoded
-    filtered: int  # records that it left out
-
-
-@dataclass(frozen=True)
 class Transformer:
     """Applies a transform to the records of one route. It holds the function to its contract."""
 
     transform: Transform
     columns: Sequence[ColumnPlan]
 
-    def applied(self, decoded: Decoded) -> Transformed:
+    def rows(self, records: Records, builder: RowBuilder) -> tuple[Shaped, int]:
+        """Decode, transform and shape records. Returns their rows, and how many records the transform left out."""
+        decoded, filtered = self.applied(builder.decoded(records))
+        return _whole(builder.shaped(decoded)), filtered
+
+    def applied(self, decoded: Decoded) -> tuple[Decoded, int]:
         if not len(decoded.numbers):
-            return Transformed(decoded, 0)
+            return decoded, 0
         given = given_to(decoded)
         made = self._checked(self._called(given), given)
         numbers = made[ROW]
@@ -117,7 +114,7 @@ class Transformer:
             index=_index(numbers),
             is_changed=True,
         )
-        return Transformed(changed, filtered)
+        return changed, filtered
 
     def _called(self, given: pa.Table) -> pa.Table:
         """The result as a table. A failure of the function is a mistake in it, unless it asked another service."""
@@ -212,7 +209,7 @@ def given_to(decoded: Decoded) -> pa.Table:
     return pa.table([*columns, _record(decoded), decoded.numbers], names=[*names, RECORD, ROW])
 
 
-def whole(shaped: Shaped) -> Shaped:
+def _whole(shaped: Shaped) -> Shaped:
     """Leave out the rows of records of which another row has a fault or is news: a record is in one place only."""
     split = _is_one_of(shaped.numbers, {*shaped.faults, *shaped.news})
     if not pc.any(split, min_count=0).as_py():
