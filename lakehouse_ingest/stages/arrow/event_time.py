@@ -20,6 +20,7 @@ YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # readers of the tables t
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 MICROS = 10**6
 DAY = 86_400 * MICROS
+MOST_DIGITS = 18  # that always fit into 64 bits
 INSTANT = pa.timestamp("us", "UTC")
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - zones are added and removed by hand
 ISO = re.compile(
@@ -168,8 +169,10 @@ def _fractions(numbers: pa.Array, unit: str, *, plausible: bool) -> pa.Array:
 
 
 def _whole(numbers: pa.Array) -> pa.Array:
-    limit = pa.scalar(Decimal(10**18), pa.decimal128(38, 0))
-    whole = pc.and_(pc.equal(pc.round(numbers), numbers), pc.less(pc.abs(numbers), limit))
+    whole = pc.equal(pc.round(numbers), numbers)
+    if numbers.type.precision - numbers.type.scale > MOST_DIGITS:
+        limit = pa.scalar(Decimal(10**MOST_DIGITS), numbers.type)
+        whole = pc.and_(whole, pc.less(pc.abs(numbers), limit))
     return pc.cast(pc.if_else(whole, numbers, pa.scalar(None, numbers.type)), pa.int64())
 
 
