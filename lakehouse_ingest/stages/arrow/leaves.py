@@ -116,7 +116,10 @@ def _decimal(precision: int, scale: int) -> Read:
     def read(value: Any) -> Decimal | Reason:
         if not _is_number(value):
             return Reason.WRONG_TYPE
-        number = Decimal(value.text if isinstance(value, Real) else value if isinstance(value, int) else str(value))
+        try:
+            number = Decimal(value.text if isinstance(value, Real) else value if isinstance(value, int) else str(value))
+        except InvalidOperation:  # an exponent that is beyond even Python's decimals
+            return Reason.OUT_OF_RANGE
         found = exactly(number, precision, scale) if number.is_finite() else None
         return Reason.OUT_OF_RANGE if found is None else found
 
