@@ -75,6 +75,7 @@ def borrowed(settings: SourceSettings, group: str, epoch: int, shares: Sequence[
     """A consumer for shares of one topic. It is kept for others if all goes well."""
     client = _client(settings, group)
     key = (sha256(repr(sorted(client.items())).encode()).hexdigest(), shares[0].topic)
+    _drop_older(key[0], epoch)
     kept = _taken(key)
     if kept and not kept.fits(shares, epoch):
         let_go(kept.consumer)
@@ -129,14 +130,22 @@ def _taken(key: Key) -> KeptConsumer | None:
         return _kept.pop(key, None)
 
 
+def _drop_older(digest: str, epoch: int) -> None:
+    """Close the consumers of earlier starts, which nobody asks for again."""
+    with _lock:
+        older = [key for key, kept in _kept.items() if key[0] == digest and kept.epoch < epoch]
+        found = [_kept.pop(key) for key in older] if os.getpid() == _process else []
+    for kept in found:
+        let_go(kept.consumer)
+
+
 def _put_back(key: Key, kept: KeptConsumer) -> None:
     with _lock:
-        others = [_kept.pop(key, None)]
+        others = [_kept.pop(key)] if key in _kept else []
         _kept[key] = kept
         others += [_kept.popitem(last=False)[1] for _ in range(len(_kept) - KEPT)]
     for other in others:
-        if other:
-            let_go(other.consumer)
+        let_go(other.consumer)
 
 
 def let_go(consumer: Consumer) -> None:
