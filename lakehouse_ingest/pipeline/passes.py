@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catalog import DataFileReceipt
-from lakehouse_ingest.pipeline.news import News
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.task import Part, Receipt, Work
+from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.stages.arrow.accounting import Count, TaskReceipt, tiles
 from lakehouse_ingest.stages.arrow.records import Share
 from lakehouse_ingest.stages.arrow.routing import Route, Way
@@ -72,12 +72,12 @@ class Passes:
         self._passes.append([_settled(receipt, again) for receipt in receipts])
 
 
-def _news(receipts: Iterable[Receipt]) -> dict[Route, News]:
+def _news(receipts: Iterable[Receipt]) -> dict[Route, SeenFields]:
     """What is new, by route. The tasks are asked in their order, so the same news gives the same tables."""
-    found: dict[Route, News] = {}
+    found: dict[Route, SeenFields] = {}
     for way, part in _parts(receipts):
         if part.news is not None and isinstance(way, Route):
-            found.setdefault(way, News()).merge(part.news)
+            found.setdefault(way, SeenFields()).merge(part.news)
     return found
 
 

@@ -20,4 +20,4 @@ def _import_all() -> None:
 
 if __name__ == "__main__":
     _import_all()
-    manager()
+    manager()  # type: ignore[no-untyped-call]

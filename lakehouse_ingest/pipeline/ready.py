@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse_ingest.pipeline.task import RouteWork, Work
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.pipeline.news import News
+from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.stages.arrow import routing
 from lakehouse_ingest.stages.arrow.records import Fault
 from lakehouse_ingest.stages.arrow.routing import Route
@@ -41,7 +41,7 @@ class Ready:
         fault = Fault(unasked.reason, unasked.detail, routing.STAGE, unasked.detail) if last else None
         return replace(work, routes=routes, refused=self.refused, unasked=fault)
 
-    def make(self, news: Mapping[Route, News]) -> None:
+    def make(self, news: Mapping[Route, SeenFields]) -> None:
         """Create and change tables, so that each route has a table that fits its records. Or say why it has none.
 
         Tables are created and then registered in groups of `AT_A_TIME`. If the start ends between the two, the next
@@ -57,7 +57,7 @@ class Ready:
                     self.refused[route] = Fault(found.reason, found.detail, routing.STAGE, "")
                 else:
                     keepers.append((route, found))
-            planned, failures = self.each(lambda one: (*one, one[1].plan(news[one[0]].fields, news[one[0]].lacking)), keepers)
+            planned, failures = self.each(lambda one: (*one, one[1].plan(news[one[0]])), keepers)
             self.failures += failures
             self.tables.register()
             for route, keeper, plan in planned:

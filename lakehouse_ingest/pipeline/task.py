@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from catalog import DataFileReceipt, FileCounter, FileNames, FileWriter, TableFiles
 from lakehouse_ingest.errors import LakehouseError
-from lakehouse_ingest.pipeline.news import News
 from lakehouse_ingest.schema.columns import EVENT_TIME
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import StreamSettings
@@ -75,7 +74,7 @@ class Part:
     letter_files: list[DataFileReceipt] = field(default_factory=list)
     samples: dict[str, Sample] = field(default_factory=dict)
     first_fault: tuple[Share, int, Fault] | None = None  # with its offset
-    news: News | None = None
+    news: SeenFields | None = None
 
 
 @dataclass
@@ -157,14 +156,12 @@ class _Task:
         decoded = builder.decoded(records)
         filtered = 0
         if self._work.transform:
-            done = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
-            decoded, filtered = done.decoded, done.filtered
+            decoded, filtered = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
         made = builder.shaped(decoded)
         if made.news:
-            relaxing = work.plan.following.relaxing if work.plan.following else frozenset[str]()
-            part.news = part.news or News(SeenFields(work.first))
+            part.news = part.news or SeenFields(work.first)
             for tree in made.news.values():
-                part.news.add(tree, relaxing)
+                part.news.add(tree)
             self._drop(route, part)
         if part.news is None:
             part.counts[share].add(FILTERED, filtered)
@@ -201,7 +198,7 @@ class _Task:
 
     def _look(self, part: Part, records: Records) -> None:
         """See which fields the records of a new route have."""
-        part.news = part.news or News()
+        part.news = part.news or SeenFields()
         for value in records.rows["value"].slice(0, max(0, LOOKED_AT - part.news.records)).to_pylist():
             if not isinstance(tree := self._form.tree(value), Fault):
                 part.news.add(tree)

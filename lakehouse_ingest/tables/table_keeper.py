@@ -1,6 +1,6 @@
 """Keep one table in step with its settings and its data, and remember our position on it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.planning.growth import new_fields
 from lakehouse_ingest.schema.planning.widening import outgrown
-from lakehouse_ingest.schema.seen import Seen
+from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
 from lakehouse_ingest.tables import (
@@ -29,7 +29,6 @@ from lakehouse_ingest.tables import (
 )
 from lakehouse_ingest.tables.effects import Landing, TableEffects
 
-Fields = Mapping[str, Seen]
 FOLLOWED = 10  # attempts to change the columns in one batch
 
 
@@ -78,10 +77,10 @@ class TableKeeper:
             kept = tuple(each for each in self._plan.refused if each.why != TOO_MANY_NEW)
             self._plan = replace(self._plan, refused=kept)
 
-    def plan(self, fields: Fields, lacking: Collection[str] = ()) -> Planned:
-        """The plan for records with these fields. `lacking`: required fields that a record lacks."""
+    def plan(self, seen: SeenFields) -> Planned:
+        """The plan for records with these fields."""
         if self._plan is None:
-            first, spec = self._first(fields)
+            first, spec = self._first(seen)
             if spec is None:
                 return first
             self.adopt(self.effects.create(replace(spec, properties={**spec.properties, **(self.origin or {})})))
@@ -92,22 +91,23 @@ class TableKeeper:
         # Another program may change the columns at the same time. Then plan again from the table as it is.
         for _ in range(FOLLOWED):
             before = self._schema
-            refused, settled = self._grown(fields, lacking)
+            refused, settled = self._grown(seen)
             if settled or self._schema == before:
                 self._plan = replace(self._plan, refused=_merged(self._plan.refused, refused))
                 return self._plan
         raise TryAgain(f"another program changed the columns of {self.name} during {FOLLOWED} attempts to add ours")
 
-    def _grown(self, fields: Fields, lacking: Collection[str]) -> tuple[tuple[RefusedField, ...], bool]:
+    def _grown(self, seen: SeenFields) -> tuple[tuple[RefusedField, ...], bool]:
         """Add columns for fields that the table lacks.
 
         Returns the fields that may not become columns, and whether every other change is now in the table.
         """
         assert self._plan is not None
         plan = self._plan.plan
-        growth = new_fields(plan, self.settings, fields, refuse_names=self.refuse_names)
+        growth = new_fields(plan, self.settings, seen.fields, refuse_names=self.refuse_names)
         changes = [Add(path, column) for path, column in growth.columns]
-        wider = outgrown(plan, self.settings, fields, lacking)
+        lacking = seen.lacking(each.field for each in plan.columns if each.required)
+        wider = outgrown(plan, self.settings, seen.fields, lacking)
         if not (changes or wider):
             return growth.refused, True
         done = self._follow([*changes, *wider])
@@ -131,10 +131,10 @@ class TableKeeper:
             with suppress(SettingsRefused, TableChanged):
                 self._take(state)
 
-    def _first(self, fields: Fields) -> tuple[Planned, TableSpec | None]:
+    def _first(self, seen: SeenFields) -> tuple[Planned, TableSpec | None]:
         """The plan from the first records, and the table to create: None if the records do not say enough or fit."""
         try:
-            planned = plan_from_seen(self.name, self.settings, fields, refuse_names=self.refuse_names)
+            planned = plan_from_seen(self.name, self.settings, seen.fields, refuse_names=self.refuse_names)
             return planned, declared.spec(planned.plan, self.settings) if planned.settled else None
         except SettingsRefused as refusal:
             # Settings that are wrong for any record were refused at the start. These are wrong for these records only,
