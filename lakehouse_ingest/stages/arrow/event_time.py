@@ -28,6 +28,7 @@ from lakehouse_ingest.schema.times import (
 )
 
 DAY = 86_400 * MICROS
+MOST_DIGITS = 18  # that always fit into 64 bits
 INSTANT = pa.timestamp("us", "UTC")
 # What Arrow reads as well. Of February it takes 28 days, because a wrong day would fail for the whole column.
 _DAYS = r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
@@ -148,8 +149,10 @@ def _fractions(numbers: pa.Array, unit: str, *, plausible: bool) -> pa.Array:
 
 
 def _whole(numbers: pa.Array) -> pa.Array:
-    limit = pa.scalar(Decimal(10**18), pa.decimal128(38, 0))
-    whole = pc.and_(pc.equal(pc.round(numbers), numbers), pc.less(pc.abs(numbers), limit))
+    whole = pc.equal(pc.round(numbers), numbers)
+    if numbers.type.precision - numbers.type.scale > MOST_DIGITS:
+        limit = pa.scalar(Decimal(10**MOST_DIGITS), numbers.type)
+        whole = pc.and_(whole, pc.less(pc.abs(numbers), limit))
     return pc.cast(pc.if_else(whole, numbers, pa.scalar(None, numbers.type)), pa.int64())
 
 

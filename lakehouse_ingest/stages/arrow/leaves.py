@@ -5,7 +5,8 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
-from math import inf
+from math import isinf
+from struct import pack, unpack
 from typing import Any
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ def inner_leaf(kind: Any, misfit: Misfit) -> Fit:  # noqa: PLR0911 - one for eac
     if kind in BITS:
         return _whole(BITS[kind], misfit)
     if pa.types.is_floating(kind):
-        return _leaf(_float(inf if kind == pa.float64() else TOO_LARGE_FOR_FLOAT), misfit)
+        return _leaf(_double if kind == pa.float64() else _float, misfit)
     if pa.types.is_decimal(kind):
         return _leaf(_decimal(kind.precision, kind.scale), misfit)
     if pa.types.is_timestamp(kind):
@@ -60,7 +61,7 @@ def wider_of(kind: Any) -> Callable[[Any], bool] | None:
     if kind == pa.int32():
         return lambda value: type(value) is int and -(1 << 63) <= value < 1 << 63
     if kind == pa.float32():
-        return lambda value: _is_number(value) and isinstance(_float(inf)(value), float)
+        return lambda value: isinstance(_double(value), float)
     if pa.types.is_decimal(kind) and kind.precision < MOST_DIGITS:
         return lambda value: isinstance(_decimal(MOST_DIGITS, kind.scale)(value), Decimal)
     return None
@@ -94,25 +95,33 @@ def _whole(bits: int, misfit: Misfit) -> Fit:
     return fit
 
 
-def _float(limit: float) -> Read:
-    def read(value: Any) -> float | Reason:
-        if not _is_number(value):
-            return Reason.WRONG_TYPE
-        try:
-            number = float(value)
-        except OverflowError:
-            return Reason.OUT_OF_RANGE
-        # JSON has no infinity, so it comes from a number that is too large. NaN is a number, because Python writes it.
-        return Reason.OUT_OF_RANGE if abs(number) >= limit else number
+def _double(value: Any) -> float | Reason:
+    if not _is_number(value):
+        return Reason.WRONG_TYPE
+    try:
+        number = float(value)
+    except OverflowError:
+        return Reason.OUT_OF_RANGE
+    # JSON has no infinity, so it comes from a number that is too large. NaN is a number, because Python writes it.
+    return Reason.OUT_OF_RANGE if isinf(number) else number
 
-    return read
+
+def _float(value: Any) -> float | Reason:
+    number = _double(value)
+    try:
+        return number if isinstance(number, Reason) else float(*unpack("<f", pack("<f", number)))
+    except OverflowError:
+        return Reason.OUT_OF_RANGE
 
 
 def _decimal(precision: int, scale: int) -> Read:
     def read(value: Any) -> Decimal | Reason:
         if not _is_number(value):
             return Reason.WRONG_TYPE
-        number = Decimal(value.text if isinstance(value, Real) else value if isinstance(value, int) else str(value))
+        try:
+            number = Decimal(value.text if isinstance(value, Real) else value if isinstance(value, int) else str(value))
+        except InvalidOperation:  # an exponent that is beyond even Python's decimals
+            return Reason.OUT_OF_RANGE
         found = exactly(number, precision, scale) if number.is_finite() else None
         return Reason.OUT_OF_RANGE if found is None else found
 

@@ -161,8 +161,8 @@ class RowBuilder:
             )
             extra = self._shaper.rows(*fields, source.take(positions), more)
             main, numbers = _together((main, numbers), (extra, decoded.numbers.take(positions)))
-            kept = {**kept, **{len(kept) + new: each for new, each in more.items()}}
-        return Shaped(pa.RecordBatch.from_struct_array(main), numbers, faults, news, len(kept))
+        count = len(kept) + sum(1 for row in looked if row.rescued)
+        return Shaped(pa.RecordBatch.from_struct_array(main), numbers, faults, news, count)
 
     def _look(
         self, decoded: Decoded, odd: pa.Array, rescued: Mapping[int, Rescued]

@@ -18,7 +18,6 @@ from lakehouse_ingest.stages.arrow.formats.json.reference import DIGITS, LEVELS,
 
 CHUNK = 2_000  # so many objects stay in the processor's cache
 LOOKED_AT = 8  # records that are learned from at once
-LEARNED = 32  # times that a decoder learns; then the records vary too much
 WORTH_LEARNING = 0.02  # share of records that the decoder doesn't read
 EVERY = 64
 NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (DIGITS // EVERY))
@@ -43,7 +42,6 @@ class Decoder:
         self._type = pa.struct(list(kinds.items()))
         self._fields = Fields({field: (kind, node_of(kind)) for field, kind in kinds.items()})
         self._json: msgspec.json.Decoder[Any] | None = None
-        self._learned = 0
 
     def read(self, values: pa.BinaryArray) -> tuple[pa.StructArray, pa.BooleanArray]:
         chunks = [self._chunk(values[at : at + CHUNK]) for at in range(0, len(values), CHUNK)]
@@ -56,7 +54,7 @@ class Decoder:
             self._learn(texts[:LOOKED_AT])
         objects = self._objects(texts)
         unsound = [number for number, each in enumerate(objects) if each is None]
-        if len(unsound) > WORTH_LEARNING * len(texts) and self._learned < LEARNED:
+        if len(unsound) > WORTH_LEARNING * len(texts):
             unread = [texts[number] for number in unsound]
             if self._learn(unread[:: 1 + len(unread) // LOOKED_AT]):
                 for number, each in zip(unsound, self._objects(unread), strict=True):
@@ -86,7 +84,6 @@ class Decoder:
         change = any([self._fields.learn(each) for each in trees if isinstance(each, dict)])
         if change or self._json is None:
             self._json = msgspec.json.Decoder(self._fields.python(), float_hook=msgspec.Raw)
-        self._learned += 1
         return change
 
     def _column(self, name: str, node: Node, objects: Sequence[Any], sound: list[bool]) -> pa.Array:
