@@ -146,8 +146,8 @@ class Digits:
             with suppress(pa.ArrowInvalid, OverflowError):  # of more than 64 bits
                 return pa.array(values, pa.int64()).cast(self._kind)
         texts = list(map(_number, values))
-        if any(text and len(text) > MOST_DIGITS for text in texts):
-            raise ValueError("Arrow reads some numbers of more digits as others")
+        if any(text and (len(text) > MOST_DIGITS or "e" in text.lower()) for text in texts):
+            raise ValueError("Arrow reads some numbers of more digits, or with an exponent, as others")
         return pa.array(texts, pa.string()).cast(self._kind)
 
     def learn(self, value: Value) -> bool:  # noqa: ARG002 - there is nothing to learn
