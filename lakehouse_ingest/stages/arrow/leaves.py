@@ -14,7 +14,6 @@ import pyarrow as pa
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.arrow_types import MOST_DIGITS, wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.schema.seen import TOO_LARGE_FOR_FLOAT
 from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
 from lakehouse_ingest.stages.arrow.event_time import day_of, instant, iso_instant
 from lakehouse_ingest.stages.arrow.records import Real

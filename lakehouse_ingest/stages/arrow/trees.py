@@ -56,4 +56,6 @@ def plain_text(value: Value) -> str:  # noqa: PLR0911 - one for each kind of val
             return b64encode(value).decode()
         case dt.date():  # a datetime is a date as well
             return value.isoformat()
-    return json_text(value)
+        case dict() | list() | None:
+            return json_text(value)
+    return str(value)  # of a format with types that we do not know
