@@ -35,9 +35,7 @@ def tree(value: bytes | None) -> Tree | Fault:
     if has_half(text):
         return _fault(Reason.NOT_TEXT, "half a character, such as \\ud83d without what follows")
     deep = text.count("[") + text.count("{") > LEVELS
-    broken = _fault(
-        Reason.BROKEN, f"not JSON, or more than {LEVELS} levels deep" if deep else "the value is not JSON"
-    )
+    broken = _fault(Reason.BROKEN, f"not JSON, or more than {LEVELS} levels deep" if deep else "the value is not JSON")
     if deep and levels(text) > LEVELS:
         return broken
     try:
