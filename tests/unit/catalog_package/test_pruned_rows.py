@@ -107,8 +107,10 @@ SPECS = [
     ),
     *(("truncate(10, d15)",), ("u",), ("month(ts)", "year(day)"), ("bucket(2, x)", "bucket(2, t)"), ("day(day)",)),
 ]
-# DuckDB 1.5.5 hashes uuids otherwise, and cuts instants before 1970 to the later day and month: so it skips partitions of
-# pyiceberg's own tables, too.
+# DuckDB 1.5.5 hashes uuids otherwise, and cuts instants before 1970 to the later day and month. It skips partitions of
+# tables that pyiceberg wrote for that reason, too.
+# pyiceberg 0.12 compares the bytes of a uuid with a UUID object.
+MISREAD_BY_PYICEBERG = {"u": {"u"}}
 MISREAD_BY_DUCKDB = {"u": {"bucket(4, u)"}, "tz": {"day(tz)"}, "ts": {"month(ts)"}}
 METRICS = [
     {},
@@ -309,9 +311,10 @@ class TestSkippedFiles:
         for _ in range(PREDICATES):
             predicate = dice.predicate()
             wanted = {at for at, row in rows.items() if predicate.matches(row)}
-            seen = planned(table, predicate)
-            assert wanted <= {at for path in seen for at in files[path]}, predicate
-            skipped += len(files) - len(seen)
+            if not MISREAD_BY_PYICEBERG.get(predicate.column, set()) & {*partitions}:
+                seen = planned(table, predicate)
+                assert wanted <= {at for path in seen for at in files[path]}, predicate
+                skipped += len(files) - len(seen)
             if MISREAD_BY_DUCKDB.get(predicate.column, set()) & {*partitions}:
                 continue
             query = f"SELECT id FROM iceberg_scan('{table.metadata_location}') WHERE {predicate.sql()}"
