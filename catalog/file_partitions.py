@@ -5,6 +5,7 @@ long as the transform keeps their order. Otherwise the partition of every row is
 one after the other stay where they are; if partitions alternate, the chunk is sorted by them once.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,11 +101,20 @@ def stored(values: pa.Array) -> list[object]:
     kind = values.type
     if pa.types.is_temporal(kind):
         values = values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    found: list[object] = values.to_pylist()
-    if pa.types.is_floating(kind):
-        # 0.0 and -0.0 are equal and lie in one partition, as do all kinds of NaN.
-        return [_NAN if each != each else each + 0.0 for each in cast("list[Any]", found)]  # noqa: PLR0124
-    return found
+    found: list[Any] = values.to_pylist()
+    if pa.types.is_decimal(kind) and any(
+        each is not None and each.adjusted() >= kind.precision - kind.scale for each in found
+    ):
+        # What is cut goes down: a negative number may get another digit, and Iceberg can't store it then.
+        raise RequestRefused(f"the table is partitioned by numbers cut to one that has more digits than {kind} holds")
+    return [*map(_same, found)] if pa.types.is_floating(kind) else found
+
+
+def _same(number: float | None) -> float | None:
+    """Give one number for all that lie in one partition: 0.0 and -0.0, and all kinds of NaN."""
+    if number is None:
+        return None
+    return _NAN if math.isnan(number) else number + 0.0
 
 
 def _single(field: PartitionField, kind: IcebergType, source: pa.Array) -> list[object] | None:

@@ -111,9 +111,13 @@ class FileWriter:
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        secrets = secrets_in(self._table.io_properties, self._table.hidden_keys)
-        with translated(f"writing files of table {self._table.name}", secrets):
+        """Translate what the store raises."""
+        try:
             yield
+        except OSError:
+            secrets = secrets_in(self._table.io_properties, self._table.hidden_keys)
+            with translated(f"writing files of table {self._table.name}", secrets):
+                raise
 
     def _check_open(self) -> None:
         if self._ended:
