@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import requests
+from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from catalog import (
@@ -32,7 +33,7 @@ from catalog import (
 from catalog.commits import LONGEST_AGE_MS, MAIN
 from catalog.retries import FEW, MANY
 from tests.services.landings import BRANCH, TOKEN, LandingBench, LandingWriter
-from tests.services.troubled import Troubled, behind, passed
+from tests.services.troubled import Troubled, behind, cut, passed
 
 
 @pytest.fixture(autouse=True)
@@ -101,17 +102,23 @@ class TestLanding:
             writer.land(1, decide=decide)
         assert bench.troubles.sent == 0
 
-    def test_merges_manifests_if_the_table_asks_for_it(self, bench: LandingBench, writer: LandingWriter) -> None:
-        """The batch log gets a commit every few seconds for years."""
+    @pytest.mark.parametrize("merged", [True, False])
+    def test_merges_manifests_unless_the_table_forbids_it(self, bench: LandingBench, *, merged: bool) -> None:
+        """A table gets a commit every few seconds for years, and each of them lists all manifests."""
+        bench.repartition()
+        writer = bench.writer()
         with bench.table().transaction() as change:
-            change.set_properties({"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "3"})
+            change.set_properties({"commit.manifest.min-count-to-merge": "3"})
+            if not merged:
+                change.set_properties({"commit.manifest-merge.enabled": "false"})
         for number in range(1, 5):
             writer.land(number)
         table = bench.table()
         snapshot = table.current_snapshot()
         assert snapshot
-        assert len(snapshot.manifests(table.io)) < 4
+        assert (len(snapshot.manifests(table.io)) < 4) is merged
         assert bench.ids() == [0, 1, 2, 3, 4]
+        assert bench.table().scan(row_filter="site = 'site 3'").to_arrow()["id"].to_pylist() == [3]
 
 
 class TestFenceMovesWithMain:
@@ -205,7 +212,7 @@ class TestDidItLand:
 
     def test_request_that_arrives_before_the_next_one_wins(self, bench: LandingBench, writer: LandingWriter) -> None:
         """The load showed that it had not: it came between that load and the next request."""
-        bench.troubles.commits = [bench.troubles.held, Troubled.after(lambda: bench.troubles.arrive())]
+        bench.troubles.commits = [bench.troubles.held, Troubled.after(bench.troubles.arrive)]
         attempts = Attempts()
         state = writer.land(1, attempts=attempts)
         assert attempts.landed == attempts.tries[0].snapshot == state.main
@@ -569,10 +576,8 @@ class TestMainAlone:
             bench.expire()
             raise requests.ReadTimeout("no answer")
 
-        bench.troubles.commits = [cut_meanwhile]
-        if bench.keeps_no_trace_of_a_cut:
-            pytest.skip("the catalog forgets that there was a parent")
-        with pytest.raises(OutcomeUnknown):
+        bench.troubles.commits, bench.troubles.loads = [cut_meanwhile], [passed, cut]
+        with pytest.raises(OutcomeUnknown, match="expired that part"):
             bench.writer_on_main().land(1)
 
 
@@ -580,7 +585,7 @@ class TestFormatThree:
     def test_is_refused_by_name(self, bench: LandingBench, writer: LandingWriter) -> None:
         """pyiceberg writes no manifests of version 3: an engine has to."""
         table = bench.table()
-        newer = table.__class__(
+        newer = Table(
             table.name(),
             table.metadata.model_copy(update={"format_version": 3}),
             table.metadata_location,

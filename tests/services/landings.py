@@ -43,7 +43,6 @@ class LandingBench:
     name: str
     format_version: int = 2
     columns: Sequence[Column] = COLUMNS
-    keeps_no_trace_of_a_cut: bool = False
     partitions: Sequence[Partition] = ()
     settled: list[str] = field(default_factory=list)
 
@@ -87,8 +86,9 @@ class LandingBench:
     def files(self, *ids: int) -> tuple[list[DataFileReceipt], FileLayout]:
         table = self.table()
         layout = FileLayout(table.metadata.current_schema_id, table.metadata.default_spec_id)
-        written = written_files(table, [{"id": each} for each in ids]) if ids else []
-        return [receipt_of(each) for each in written], layout
+        rows = [{"id": each, "site": f"site {each}"} for each in ids]
+        there = [{name: row[name] for name in row if name in table.schema().column_names} for row in rows]
+        return [receipt_of(each) for each in (written_files(table, there) if ids else [])], layout
 
     # -- others ---------------------------------------------------------------------------------------------
 

@@ -16,5 +16,5 @@ def bench(tmp_path: Path) -> Iterator[LandingBench]:
     there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     client = CatalogClient(there)
     ensure_namespace(client, "ns")
-    yield LandingBench(client, "ns.t", keeps_no_trace_of_a_cut=True)
+    yield LandingBench(client, "ns.t")
     there.close()
