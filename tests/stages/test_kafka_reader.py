@@ -220,6 +220,12 @@ class TestRefusedSettings:
         assert client["isolation.level"] == "read_committed"
 
 
+    def test_may_ask_for_small_answers_as_in_java(self, brokers: str) -> None:
+        for size in ("1", "5000"):
+            settings = SourceSettings(brokers=brokers, options={"fetch.max.bytes": size})
+            assert offsets(list(KafkaReader(settings, "tests").read(Share("t", 0, 0, 10)))) == {0: list(range(10))}
+
+
 class TestDescription:
     def test_can_be_pickled_and_read_with(self, brokers: str) -> None:
         for module in (pickle, cloudpickle):
