@@ -100,12 +100,14 @@ class TestShare:
 
 
 class TestShares:
-    def test_in_any_order_are_read_exactly(self, brokers: str) -> None:
+    @pytest.mark.parametrize("look", [0.0, kafka.LOOK_S], ids=["always looking", "looking when idle"])
+    def test_in_any_order_are_read_exactly(self, look: float, brokers: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """With consumers that are kept, used for other offsets, and read further than the share went."""
+        monkeypatch.setattr(kafka, "LOOK_S", look)
         seed = Random().randrange(2**32)
         print("seed", seed)
         dice = Random(seed)
-        for _ in range(60):
+        for _ in range(30):
             shares = []
             for _ in range(dice.randint(1, 5)):
                 start = dice.randrange(EACH)
@@ -216,6 +218,12 @@ class TestRefusedSettings:
         assert client["fetch.wait.max.ms"] == "7"
         assert {name: client[name] for name in consumers.FIXED} == consumers.FIXED
         assert client["isolation.level"] == "read_committed"
+
+
+    def test_may_ask_for_small_answers_as_in_java(self, brokers: str) -> None:
+        for size in ("1", "5000"):
+            settings = SourceSettings(brokers=brokers, options={"fetch.max.bytes": size})
+            assert offsets(list(KafkaReader(settings, "tests").read(Share("t", 0, 0, 10)))) == {0: list(range(10))}
 
 
 class TestDescription:

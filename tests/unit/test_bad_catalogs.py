@@ -181,7 +181,7 @@ def test_where_nothing_may_be_made_what_is_missing_is_refused_by_the_setting() -
         assert lake.create(replace(SPEC, name="iot.others")).name == "iot.others"
         of_records = tables(lake, "{type}")
         assert of_records.at(Route(0, "", "sensors")) == Refusal(Reason.NO_TABLE, said.format(f"table {NAME}"))
-        assert not of_records.routes
+        assert not of_records.keepers
     with lake_with({}) as lake:
         lake.need(NAME)
 

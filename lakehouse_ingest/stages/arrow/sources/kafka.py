@@ -34,6 +34,7 @@ UNKNOWN = (
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - likewise
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - likewise
 )
+ABOUT_TOPICS = (*UNKNOWN, KafkaError.TOPIC_AUTHORIZATION_FAILED)  # the client may say so beside the messages
 GONE = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 - likewise
@@ -219,6 +220,8 @@ class Reading:
                 self._end(part)
         if self._fetches():
             self._moved = now
+        if wrong := next((error for error in self._kept.said if error.code() in ABOUT_TOPICS), None):
+            raise self._explained(wrong, None)
         if not self._is_asked and any(error.code() == refusals.ALL_DOWN for error in self._kept.said):
             self._is_asked = True
             if refusal := refusals.of_connections(self._kept.said, self._reader.settings):
