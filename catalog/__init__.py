@@ -18,7 +18,7 @@ from catalog.branches import drop_branches, open_branch, publish
 from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
-from catalog.contracts import Contract, Rule
+from catalog.contracts import FOLLOW, Contract, Rule
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles, table_files
 from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
 from catalog.dry_run import DryRun, Foreseen, rehearse
@@ -74,9 +74,10 @@ from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, TableSpec, TableState, UnpublishedSnapshot
 from catalog.table_inspection import Inspection, inspect
 from catalog.table_reader import HeadFile, Pinned, pin, rows_since
-from catalog.typenames import bare, canonical, fields_of
+from catalog.typenames import bare, canonical, fields_of, parse_type
 
 __all__ = [
+    "FOLLOW",
     "WRITTEN_FORMAT",
     "Abilities",
     "Add",
@@ -172,6 +173,7 @@ __all__ = [
     "namespace_properties",
     "open_branch",
     "orphans_of",
+    "parse_type",
     "pin",
     "plan",
     "probe",

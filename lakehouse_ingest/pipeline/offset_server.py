@@ -54,7 +54,9 @@ class OffsetServer:
 
     def __init__(self, start: Offsets, next_end: NextEnd, patience_s: float = PATIENCE_S) -> None:
         self.failure: BaseException | None = None  # what `next_end` raised; it ends the query
-        self._start, self._done, self._told = dict(start), dict(start), dict(start)
+        self._start: Offsets = start
+        self._done: Offsets = start
+        self._told: Offsets = start
         self._next_end, self._patience_s = next_end, patience_s
         self._finished = 0  # batches
         self._asked: Future[Offsets] | None = None
@@ -238,7 +240,7 @@ def _private_folder() -> Path:
     folder = Path(mkdtemp(prefix="lakehouse-offsets-"))
     if len(bytes(folder)) > LONGEST_PATH - len("/offsets"):
         folder.rmdir()
-        folder = Path(mkdtemp(prefix="lakehouse-offsets-", dir="/tmp"))  # noqa: S108 - made for us alone
+        folder = Path(mkdtemp(prefix="lakehouse-offsets-", dir="/tmp"))
     return folder
 
 

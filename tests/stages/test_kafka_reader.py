@@ -219,7 +219,6 @@ class TestRefusedSettings:
         assert {name: client[name] for name in consumers.FIXED} == consumers.FIXED
         assert client["isolation.level"] == "read_committed"
 
-
     def test_may_ask_for_small_answers_as_in_java(self, brokers: str) -> None:
         for size in ("1", "5000"):
             settings = SourceSettings(brokers=brokers, options={"fetch.max.bytes": size})
@@ -235,7 +234,11 @@ class TestDescription:
 
     def test_shows_no_secret(self) -> None:
         settings = SourceSettings.model_validate(
-            {"brokers": f"b:1,{SECRET}", "security": {"username": "u", "password": SECRET}, "options": {"client.id": SECRET}}
+            {
+                "brokers": f"b:1,{SECRET}",
+                "security": {"username": "u", "password": SECRET},
+                "options": {"client.id": SECRET},
+            }
         )
         described = KafkaReader(settings, "tests")
         assert SECRET not in f"{described} {described!r}"

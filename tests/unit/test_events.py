@@ -49,7 +49,7 @@ CASES: list[tuple[Event, str, str, dict[str, Any], list[Metric]]] = [
         Started(stream="s", epoch=3, topics=("t",), tables=1, bad={"dead": ["not_utf8"]}),
         "started",
         "info",
-        {"stream": "s", "epoch": 3, "topics": ["t"], "tables": 1, "shape": "one pass"},
+        {"stream": "s", "epoch": 3, "topics": ["t"], "tables": 1},
         [("lakehouse.records", 0, {"outcome": "dead", "reason": "not_utf8"})],
     ),
     (
