@@ -126,7 +126,13 @@ class TestRecord:
         create_topic(brokers, topic, 2)
         values = [b"a" * 500, None, b"", b"\xff\x00"]
         written = [
-            (b"k%d" % number if number % 3 else None, value, {"h": b"1", "n": None} if number % 5 == 0 else None, number + 1, number % 2)
+            (
+                b"k%d" % number if number % 3 else None,
+                value,
+                {"h": b"1", "n": None} if number % 5 == 0 else None,
+                number + 1,
+                number % 2,
+            )
             for number, value in enumerate(values * 100)
         ]
         produce(brokers, topic, written, {"compression.type": codec})

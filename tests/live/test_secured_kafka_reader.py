@@ -68,7 +68,9 @@ class TestWayIn:
 
     def test_by_certificate_as_text(self, secured: Secured, filled: str) -> None:
         files = {"ca": "ca.crt", "certificate": "client.crt", "key": "client.key"}
-        assert reads(certificate(secured, **{name: secured.authority.text(file) for name, file in files.items()}), filled)
+        assert reads(
+            certificate(secured, **{name: secured.authority.text(file) for name, file in files.items()}), filled
+        )
 
     def test_by_a_name_that_the_certificate_lacks(self, secured: Secured, filled: str) -> None:
         ca = secured.authority.path("ca.crt")

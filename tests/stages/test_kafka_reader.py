@@ -1,5 +1,6 @@
 """The reader of Kafka, on the broker that librdkafka brings along for tests. It needs neither Java nor a process."""
 
+import json
 import pickle
 import time
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,8 @@ def brokers(producer: Producer) -> str:
         producer.produce("t", value=b"%d" % offset, key=b"%d" % partition, partition=partition)
         if number % 70 == 0:
             producer.poll(0.002)  # so that there are many batches of records
-    producer.produce("large", value=b"x" * 900_000)
+    for value in (None, b"", None, b"", b"last"):
+        producer.produce("empty", value=value, partition=0)
     for size in (10, 900_000, 20, 500_000, 500_000):
         producer.produce("large", value=b"x" * size, partition=0)
     assert producer.flush(10) == 0
@@ -72,6 +74,14 @@ class TestShare:
         assert found.rows["value"].to_pylist() == [b"200", b"201", b"202"]
         assert found.rows["key"].to_pylist() == [b"1"] * 3
         assert found.rows["timestamp"].null_count == 0
+
+    def test_of_empty_records_gives_them_all(self, brokers: str) -> None:
+        """The client's messages count as false if they are empty, and some come alone."""
+        for start in range(5):
+            consumers.let_go_all()
+            assert offsets(list(reader(brokers).read(Share("empty", 0, start, 5)))) == {0: list(range(start, 5))}
+        (found,) = reader(brokers).read(Share("empty", 0, 0, 5))
+        assert found.rows["value"].to_pylist() == [None, b"", None, b"", b"last"]
 
     def test_of_nothing_asks_nobody(self) -> None:
         assert list(reader("127.0.0.1:1").read(Share("t", 0, 7, 7))) == []
@@ -150,7 +160,7 @@ class TestConsumer:
         ],
         ids=["another log", "another epoch", "offsets that it has passed"],
     )
-    def test_is_made_anew_for(self, share: Share, epoch: int, brokers: str) -> None:
+    def test_is_replaced_for(self, share: Share, epoch: int, brokers: str) -> None:
         consumers.let_go_all()
         list(reader(brokers).read(Share("t", 0, 0, 10, "log")))
         first = kept()
@@ -198,6 +208,37 @@ class TestConsumer:
         assert [topic for _, topic in consumers._kept] == topics[2:]
 
 
+class TestStatistics:
+    """Long runs of aborted records give no message, but the client says that it fetches."""
+
+    def test_show_how_far_the_client_has_fetched(self, brokers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(consumers.FIXED, "statistics.interval.ms", 20)
+        share, described = Share("t", 0, 0, EACH), reader(brokers, most_records=10)
+        with consumers.borrowed(described.settings, "tests", 1, [share]) as kept:
+            reading = kafka.Reading(described, kept, [share])
+            next(reading.records())
+            deadline = time.monotonic() + 10
+            while reading._parts[0].fetched < 10 and time.monotonic() < deadline:
+                kept.consumer.poll(0.01)
+                reading._fetches()
+            assert 10 <= reading._parts[0].fetched <= EACH
+
+    def test_count_as_progress_only_if_they_change(self, brokers: str) -> None:
+        share, described = Share("t", 0, 0, EACH), reader(brokers)
+
+        def text(at: int) -> str:
+            return json.dumps({"topics": {"t": {"partitions": {"0": {"next_offset": at}, "-1": {}}}}})
+
+        with consumers.borrowed(described.settings, "tests", 1, [share]) as kept:
+            reading = kafka.Reading(described, kept, [share])
+            moved = []
+            for said in (text(-1001), text(5), text(5), text(6), "{}", text(6), text(7)):
+                kept.statistics.append(said)
+                moved.append(reading._fetches())
+            assert moved == [False, False, False, True, False, False, True]
+            assert reading._fetches() is False
+
+
 class TestOutage:
     def test_is_found_within_the_time(self) -> None:
         began = time.monotonic()
@@ -219,7 +260,6 @@ class TestRefusedSettings:
         assert {name: client[name] for name in consumers.FIXED} == consumers.FIXED
         assert client["isolation.level"] == "read_committed"
 
-
     def test_may_ask_for_small_answers_as_in_java(self, brokers: str) -> None:
         for size in ("1", "5000"):
             settings = SourceSettings(brokers=brokers, options={"fetch.max.bytes": size})
@@ -235,7 +275,11 @@ class TestDescription:
 
     def test_shows_no_secret(self) -> None:
         settings = SourceSettings.model_validate(
-            {"brokers": f"b:1,{SECRET}", "security": {"username": "u", "password": SECRET}, "options": {"client.id": SECRET}}
+            {
+                "brokers": f"b:1,{SECRET}",
+                "security": {"username": "u", "password": SECRET},
+                "options": {"client.id": SECRET},
+            }
         )
         described = KafkaReader(settings, "tests")
         assert SECRET not in f"{described} {described!r}"

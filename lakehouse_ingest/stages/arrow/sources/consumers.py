@@ -25,7 +25,10 @@ from lakehouse_ingest.stages.sources.clients import for_librdkafka
 
 KEPT = 4  # by one process; each has some threads and connections
 ERRORS_KEPT = 50
-SMALLEST_REQUEST, LARGEST_REQUEST = 1_000, 1_000_000  # bytes: what librdkafka takes for `message.max.bytes`, its default
+SMALLEST_REQUEST, LARGEST_REQUEST = (
+    1_000,
+    1_000_000,
+)  # bytes: what librdkafka takes for `message.max.bytes`, its default
 # Before the user's options, which may change them.
 TUNED: dict[str, Any] = {
     "check.crcs": True,  # as Java's client does

@@ -133,7 +133,8 @@ class Reading:
         self._moved = self._looked = monotonic()
         while self._left and self._count < self._reader.most_records and self._size < self._reader.most_bytes:
             messages = self._consumer.consume(self._wanted(), 0)
-            if not messages and (message := self._consumer.poll(LOOK_S)):
+            # Compare with None: a message without a value counts as false.
+            if not messages and (message := self._consumer.poll(LOOK_S)) is not None:
                 messages = [message]
             if messages:
                 self._take(messages)
@@ -272,7 +273,9 @@ class Reading:
         settings = self._reader.settings
         if error.code() in UNKNOWN:
             return TryAgain(
-                fitted(f"the topic {self._topic} is not there at {settings.brokers}; create it, or fix `streams.topics`")
+                fitted(
+                    f"the topic {self._topic} is not there at {settings.brokers}; create it, or fix `streams.topics`"
+                )
             )
         if part and error.code() in GONE:
             return TryAgain(
