@@ -3,17 +3,20 @@
 import json
 import pickle
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from pyspark import cloudpickle
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.arrow.records import Records, Share
 from lakehouse_ingest.stages.arrow.sources import Reader, consumers, kafka
+from lakehouse_ingest.stages.arrow.sources.consumers import KeptConsumer
 from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
 
 PARTITIONS, EACH = 3, 1_000
@@ -206,6 +209,47 @@ class TestConsumer:
         for topic in topics:
             assert len(list(reader(brokers).read(Share(topic, 0, 0, 1)))) == 1
         assert [topic for _, topic in consumers._kept] == topics[2:]
+
+
+class Silent:
+    """A client that gives no message. Its position is first the one before the share, then each of these."""
+
+    def __init__(self, *positions: int) -> None:
+        self._positions = list(positions)
+
+    def assign(self, _: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def consume(self, *_: object) -> list[object]:
+        return []
+
+    def poll(self, _: float) -> None: ...
+
+    def list_topics(self, *_: object) -> object:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def position(self, _: object) -> list[TopicPartition]:
+        at = self._positions.pop(0) if len(self._positions) > 1 else self._positions[0]
+        return [TopicPartition("t", 0, at)]
+
+
+class TestPosition:
+    """Markers of transactions are the last offsets of a share, and aborted records follow: no message tells."""
+
+    def read(self, *positions: int) -> list[Records]:
+        kept = KeptConsumer(cast("Any", Silent(*positions)), "", 1, deque(), deque())
+        return list(kafka.Reading(reader("127.0.0.1:1", silence_s=0.05), kept, [Share("t", 0, 5, 10)]).records())
+
+    def test_at_or_beyond_the_end_ends_the_share(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kafka, "LOOK_S", 0.0)
+        for positions in ((10,), (-1001, 5, 9, 10), (7, 12)):
+            assert self.read(*positions) == []
+
+    def test_before_the_end_does_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kafka, "LOOK_S", 0.0)
+        with pytest.raises(TryAgain, match=r"no answer from `source.brokers`"):
+            self.read(-1001, 9)
 
 
 class TestStatistics:
