@@ -81,7 +81,13 @@ def told(builder: RowBuilder, values: Sequence[str]) -> Any:
     made.rows.validate(full=True)
     assert len({*made.numbers.to_pylist(), *made.faults, *made.news}) == len(values)
     # As text, because NaN is not equal to itself.
-    return made.numbers.to_pylist(), str(made.rows.to_pylist()), dict(made.faults), str(sorted(made.news.items())), made.rescued
+    return (
+        made.numbers.to_pylist(),
+        str(made.rows.to_pylist()),
+        dict(made.faults),
+        str(sorted(made.news.items())),
+        made.rescued,
+    )
 
 
 class TestRow:

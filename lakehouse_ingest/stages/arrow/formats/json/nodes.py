@@ -16,7 +16,6 @@ import msgspec
 import pyarrow as pa
 
 from lakehouse_ingest.stages.arrow.event_time import INSTANT, instants
-from lakehouse_ingest.schema.arrow_types import MOST_DIGITS
 from lakehouse_ingest.stages.arrow.records import Real, Value
 
 INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -145,10 +144,7 @@ class Digits:
         if set(map(type, values)) <= {int, type(None)}:
             with suppress(pa.ArrowInvalid, OverflowError):  # of more than 64 bits
                 return pa.array(values, pa.int64()).cast(self._kind)
-        texts = list(map(_number, values))
-        if any(text and (len(text) > MOST_DIGITS or "e" in text.lower()) for text in texts):
-            raise ValueError("Arrow reads some numbers of more digits, or with an exponent, as others")
-        return pa.array(texts, pa.string()).cast(self._kind)
+        return pa.array(list(map(_number, values)), pa.string()).cast(self._kind)
 
     def learn(self, value: Value) -> bool:  # noqa: ARG002 - there is nothing to learn
         return False
