@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.formats.json.nodes import Fields, Node, node_of
+from lakehouse_ingest.stages.arrow.formats.json.nodes import Digits, Fields, Node, node_of
 from lakehouse_ingest.stages.arrow.formats.json.reference import DIGITS, LEVELS, tree
 
 CHUNK = 2_000  # so many objects stay in the processor's cache
@@ -91,10 +91,11 @@ class Decoder:
         try:
             return node.array(values)
         except NO_VALUE:
-            kept = list(values)
-            for number in _misfits(node, values):
-                kept[number], sound[number] = None, False
-            return node.array(kept)
+            numbers = node.misfits(values) if isinstance(node, Digits) else _misfits(node, values)
+        kept = list(values)
+        for number in numbers:
+            kept[number], sound[number] = None, False
+        return node.array(kept)
 
 
 def _misfits(node: Node, values: Sequence[Any], first: int = 0) -> Iterator[int]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_ingest.stages.arrow.event_time import INSTANT, instants
 from lakehouse_ingest.stages.arrow.records import Real, Value
@@ -136,29 +137,38 @@ class Digits:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
+        whole, scale = kind.precision - kind.scale, kind.scale
+        # Arrow's cast is only right for these: others may become any number, because it does not notice an overflow.
+        fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+        self._exact = rf"^-?{f'[0-9]{{1,{whole}}}' if whole else '0'}{fraction}$"
 
     def python(self) -> Any:
-        return Any
+        return Any  # only without a type msgspec hands out the text of a number
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         if set(map(type, values)) <= {int, type(None)}:
-            with suppress(pa.ArrowInvalid, OverflowError):  # of more than 64 bits
+            with suppress(pa.ArrowInvalid, OverflowError):  # a type that does not hold all integers of 64 bits
                 return pa.array(values, pa.int64()).cast(self._kind)
-        return pa.array(list(map(_number, values)), pa.string()).cast(self._kind)
+        texts, exact = self._texts(values)
+        if pc.min(exact).as_py() is False:
+            raise ValueError("some are no numbers, or have too many digits")
+        return texts.cast(self._kind)
 
     def learn(self, value: Value) -> bool:  # noqa: ARG002 - there is nothing to learn
         return False
 
+    def misfits(self, values: Sequence[Any]) -> list[int]:
+        """The numbers of the values that are not certainly exact."""
+        return pc.indices_nonzero(pc.invert(self._texts(values)[1])).to_pylist()  # type: ignore[no-any-return]
 
-def _number(value: Any) -> str | None:
-    """A number as it is written."""
-    if value is None:
-        return None
-    if isinstance(value, msgspec.Raw):
-        return bytes(value).decode()
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise ValueError("not a number")
+    def _texts(self, values: Sequence[Any]) -> tuple[pa.StringArray, pa.BooleanArray]:
+        written = [bytes(each) if type(each) is msgspec.Raw else _whole(each) for each in values]
+        texts = pa.array(written, pa.binary()).cast(pa.string())
+        return texts, pc.match_substring_regex(texts, self._exact)
+
+
+def _whole(value: Any) -> bytes | None:
+    return None if value is None else str(value).encode() if type(value) is int else b"no number"
 
 
 class Fields:
