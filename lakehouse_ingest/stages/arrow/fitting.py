@@ -199,9 +199,9 @@ class _Compiler:
         """Whether the contract lets a column be made for anything in this value."""
         assert self._following
         contract = self._following.contract
-        if contract.rule_of(*path) is not Rule.EVOLVE:
-            return False
-        return not contract.columns or self._may_hold(value, path)
+        if not contract.columns:
+            return contract.rule is Rule.EVOLVE
+        return contract.rule_of(*path) is Rule.EVOLVE and self._may_hold(value, path)
 
     def _may_hold(self, value: Value, path: Path) -> bool:
         assert self._following

@@ -22,21 +22,18 @@ def holds(value: Value) -> bool:
 
 def json_text(value: Value) -> str:
     """The value as JSON. Its numbers keep all their digits."""
-    match value:
-        case str():
-            return encode_basestring(value)
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return f"{{{','.join(f'{encode_basestring(key)}:{json_text(each)}' for key, each in value.items())}}}"
-        case list():
-            return f"[{','.join(map(json_text, value))}]"
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, dict):
+        return f"{{{','.join([f'{encode_basestring(key)}:{json_text(each)}' for key, each in value.items()])}}}"
+    if isinstance(value, list):
+        return f"[{','.join([json_text(each) for each in value])}]"
+    if value is None:
+        return "null"
     text = plain_text(value)
     # JSON has numbers that no float holds, such as 1e400, but neither NaN nor Infinity.
-    is_number = type(value) in NUMBERS and text[-1].isdigit()
-    return text if is_number else encode_basestring(text)
+    is_literal = value is True or value is False or (type(value) in NUMBERS and text[-1].isdigit())
+    return text if is_literal else encode_basestring(text)
 
 
 def plain_text(value: Value) -> str:  # noqa: PLR0911 - one for each kind of value
