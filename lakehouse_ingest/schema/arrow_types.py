@@ -1,6 +1,6 @@
 """Types of columns as Arrow's types: as a table stores them, and as values are first read."""
 
-from functools import cache
+from functools import lru_cache
 
 import pyarrow as pa
 from pyiceberg import types as I
@@ -10,6 +10,7 @@ from catalog.typenames import parse_type
 from lakehouse_ingest.schema.columns import ColumnPlan
 
 MOST_DIGITS = 38
+KNOWN = 4096  # types that are kept; senders of records can invent others without end
 _PLAIN: dict[type[I.IcebergType], pa.DataType] = {
     I.StringType: pa.string(),
     I.IntegerType: pa.int32(),
@@ -24,13 +25,13 @@ _PLAIN: dict[type[I.IcebergType], pa.DataType] = {
 }
 
 
-@cache
+@lru_cache(KNOWN)
 def arrow_type(iceberg: str) -> pa.DataType:
     """The type of the column's values. Raises ValueError for a type that `column_types.is_written` doesn't accept."""
     return _arrow(parse_type(iceberg))
 
 
-@cache
+@lru_cache(KNOWN)
 def iceberg_text(kind: pa.DataType) -> str:
     """The text of the Iceberg type that holds every value of the Arrow type."""
     return columns_of(pa.schema([("_", kind)]))[0].type

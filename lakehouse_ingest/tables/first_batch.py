@@ -1,7 +1,7 @@
 """Plan a table from its first records."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -19,6 +19,7 @@ from lakehouse_ingest.schema.layout import (
     derived_of,
     partition_names,
 )
+from lakehouse_ingest.schema.planning.first_batch import Planned
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.stages.shaping import unit_of
@@ -29,16 +30,7 @@ from lakehouse_ingest.tables import (
 )
 from lakehouse_ingest.tables.unseen_fields import Fields, beyond_hints
 
-
-@dataclass(frozen=True)
-class Planned:
-    """A plan, and whether the records seen so far say enough to create a table from it."""
-
-    plan: TablePlan
-    settled: bool = True
-    refused: tuple[RefusedField, ...] = ()
-    why: str = "no field or no event time has been seen in these records yet"  # why it is not settled
-    beyond: bool = True  # True if these records may have fields without a column
+__all__ = ["Planned", "allowed", "named_columns", "plan_from_records", "wanted_columns"]
 
 
 def plan_from_records(

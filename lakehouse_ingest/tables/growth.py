@@ -1,7 +1,7 @@
 """Plan new columns for an existing table."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -17,20 +17,14 @@ from lakehouse_ingest.schema.columns import (
     TablePlan,
 )
 from lakehouse_ingest.schema.contract import contract_of
+from lakehouse_ingest.schema.planning.growth import Growth
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.tables import Column, Contract, Rule
 from lakehouse_ingest.tables.first_batch import allowed, named_columns, wanted_columns
 from lakehouse_ingest.tables.unseen_fields import Fields, Where, beyond_hints, unhidden, unseen
 
-
-@dataclass(frozen=True)
-class Growth:
-    """The fields of a batch for which the table has no column."""
-
-    columns: list[tuple[str, Column]]  # each with the path of the object that it is added to; "" is the table
-    refused: tuple[RefusedField, ...]
-    whence: tuple[tuple[Where, str], ...] = ()  # the field of each column: the keys that lead to it, and its name
+__all__ = ["Growth", "new_fields"]
 
 
 def new_fields(

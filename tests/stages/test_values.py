@@ -243,8 +243,15 @@ class TestMisfit:
         assert detail(outcomes([text], PLAN, form)[0]) == words
 
     def test_is_never_shown_in_logs(self, form: ArrowFormat) -> None:
-        columns = (declared("someone@example.com", "long", required=True), declared("place", DECLARED["place"], required=False))
-        found = outcomes(['{"someone@example.com": "secret"}', "{}", '{"someone@example.com": 1, "place": "secret"}'], plan_of(*columns), form)
+        columns = (
+            declared("someone@example.com", "long", required=True),
+            declared("place", DECLARED["place"], required=False),
+        )
+        found = outcomes(
+            ['{"someone@example.com": "secret"}', "{}", '{"someone@example.com": 1, "place": "secret"}'],
+            plan_of(*columns),
+            form,
+        )
         told = [each.told for each in found if isinstance(each, Fault)]
         assert told == ["a field is not long", "a field is missing", "place is not struct"]
 
@@ -308,7 +315,9 @@ class TestOddName:
         kinds = [("Int64", "UInt64")[number % 2] for number in range(len(NAMES))]
         columns = [declared(name, kind, required=False) for name, kind in zip(NAMES, kinds, strict=True)]
         found = outcomes([one(name, text) for name in NAMES for text in ("7", '"bad"')], plan_of(*columns), form)
-        assert [row[name] for name, row in zip(NAMES, found[::2], strict=True) if isinstance(row, dict)] == [7] * len(NAMES)
+        assert [row[name] for name, row in zip(NAMES, found[::2], strict=True) if isinstance(row, dict)] == [7] * len(
+            NAMES
+        )
         for column, fault in zip(columns, found[1::2], strict=True):
             assert (reason(fault), detail(fault)) == (Reason.WRONG_TYPE, f'{column.name}: "bad" is not {column.takes}')
 

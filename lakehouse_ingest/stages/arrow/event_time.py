@@ -5,7 +5,6 @@ everything that they are not sure of.
 """
 
 import datetime as dt
-import re
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 from functools import partial
@@ -14,21 +13,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Within these years, the size of a number shows its unit.
-FIRST_S, LAST_S = 631_152_000, 4_102_444_800  # 1990 to 2100
-YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800  # readers of the tables take only years from 1 to 9999
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-MICROS = 10**6
-DAY = 86_400 * MICROS
-INSTANT = pa.timestamp("us", "UTC")
-EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - zones are added and removed by hand
-ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[T ]([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)?"
-    r"\s?(Z|[+-](?:(?:0\d|1[0-7])(?::?[0-5]\d)?|18(?::?00)?))?)?",
-    re.ASCII,
+from lakehouse_ingest.schema.times import (
+    EPOCH,
+    FIRST_S,
+    ISO,
+    LAST_S,
+    MICROS,
+    NUMBER,
+    PER_SECOND,
+    YEAR_1,
+    YEAR_10000,
+    in_calendar,
+    iso_time,
 )
-NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
+
+DAY = 86_400 * MICROS
+MOST_DIGITS = 18  # that always fit into 64 bits
+INSTANT = pa.timestamp("us", "UTC")
 # What Arrow reads as well. Of February it takes 28 days, because a wrong day would fail for the whole column.
 _DAYS = r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 _CLOCK = r"[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
@@ -46,9 +47,9 @@ Instant = Callable[[Any], int | None]  # microseconds since 1970
 def instant_of(kind: pa.DataType, unit: str, *, plausible: bool) -> Instant:
     """A function that finds the time of a value, which is an integer if the type is a date or a timestamp."""
     if pa.types.is_date(kind):
-        return lambda value: _in_calendar(value * DAY)
+        return lambda value: in_calendar(value * DAY)
     if pa.types.is_timestamp(kind):
-        return _in_calendar
+        return in_calendar
     if pa.types.is_integer(kind) and unit in PER_SECOND:
         return partial(epoch, unit=unit, plausible=plausible)
     if pa.types.is_string(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -77,17 +78,8 @@ def instant(text: str, unit: str, *, plausible: bool = False) -> int | None:
 
 def iso_instant(text: str, *, local: bool = False) -> int | None:
     """The time of ISO text. With `local`, text that has a zone is none."""
-    if (found := ISO.fullmatch(text)) is None:
-        return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
-    if local and zone:
-        return None
-    try:
-        at = dt.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))  # noqa: DTZ001
-    except ValueError:  # such as the 30th of February
-        return None
-    micros = (at - EPOCH) // dt.timedelta(microseconds=1) + int((fraction or "").ljust(6, "0")[:6])
-    return _in_calendar(micros - _offset(zone) if zone else micros)
+    found = iso_time(text)
+    return None if found is None or (local and found.has_zone) else found.micros
 
 
 def day_of(text: str) -> int | None:
@@ -100,17 +92,6 @@ def day_of(text: str) -> int | None:
         return (dt.date(year + later, month, day) - EPOCH.date()).days - later * 146_097 // 400
     except ValueError:
         return None
-
-
-def _offset(zone: str) -> int:
-    if zone == "Z":
-        return 0
-    minutes = int(zone[1:3]) * 60 + int(zone[3:].lstrip(":") or 0)
-    return (-minutes if zone[0] == "-" else minutes) * 60 * MICROS
-
-
-def _in_calendar(micros: int) -> int | None:
-    return micros if YEAR_1 * MICROS <= micros < YEAR_10000 * MICROS else None
 
 
 # -- columns ----------------------------------------------------------------------------------------------
@@ -168,8 +149,10 @@ def _fractions(numbers: pa.Array, unit: str, *, plausible: bool) -> pa.Array:
 
 
 def _whole(numbers: pa.Array) -> pa.Array:
-    limit = pa.scalar(Decimal(10**18), pa.decimal128(38, 0))
-    whole = pc.and_(pc.equal(pc.round(numbers), numbers), pc.less(pc.abs(numbers), limit))
+    whole = pc.equal(pc.round(numbers), numbers)
+    if numbers.type.precision - numbers.type.scale > MOST_DIGITS:
+        limit = pa.scalar(Decimal(10**MOST_DIGITS), numbers.type)
+        whole = pc.and_(whole, pc.less(pc.abs(numbers), limit))
     return pc.cast(pc.if_else(whole, numbers, pa.scalar(None, numbers.type)), pa.int64())
 
 

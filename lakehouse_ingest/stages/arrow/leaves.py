@@ -5,7 +5,8 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
-from math import inf
+from math import isinf
+from struct import pack, unpack
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +14,12 @@ import pyarrow as pa
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.arrow_types import MOST_DIGITS, wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.event_time import YEAR_1, YEAR_10000, day_of, instant, iso_instant
+from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
+from lakehouse_ingest.stages.arrow.event_time import day_of, instant, iso_instant
 from lakehouse_ingest.stages.arrow.records import Real
-from lakehouse_ingest.stages.arrow.trees import plain_text
+from lakehouse_ingest.stages.arrow.trees import NUMBERS, plain_text
 
 DAY_S = 86_400
-TOO_LARGE_FOR_FLOAT = 2.0**128 - 2.0**103  # from here on, the nearest float is infinite
 BITS = {pa.int32(): 31, pa.int64(): 63}
 
 # Read a value: what Arrow takes, or why it does not fit. A function for single values, so types would say too little.
@@ -44,7 +45,7 @@ def inner_leaf(kind: Any, misfit: Misfit) -> Fit:  # noqa: PLR0911 - one for eac
     if kind in BITS:
         return _whole(BITS[kind], misfit)
     if pa.types.is_floating(kind):
-        return _leaf(_float(inf if kind == pa.float64() else TOO_LARGE_FOR_FLOAT), misfit)
+        return _leaf(_double if kind == pa.float64() else _float, misfit)
     if pa.types.is_decimal(kind):
         return _leaf(_decimal(kind.precision, kind.scale), misfit)
     if pa.types.is_timestamp(kind):
@@ -59,7 +60,7 @@ def wider_of(kind: Any) -> Callable[[Any], bool] | None:
     if kind == pa.int32():
         return lambda value: type(value) is int and -(1 << 63) <= value < 1 << 63
     if kind == pa.float32():
-        return lambda value: _is_number(value) and isinstance(_float(inf)(value), float)
+        return lambda value: isinstance(_double(value), float)
     if pa.types.is_decimal(kind) and kind.precision < MOST_DIGITS:
         return lambda value: isinstance(_decimal(MOST_DIGITS, kind.scale)(value), Decimal)
     return None
@@ -86,30 +87,35 @@ def _whole(bits: int, misfit: Misfit) -> Fit:
     low, high = -(1 << bits), (1 << bits) - 1
 
     def fit(value: Any, found: Any) -> Any:
-        if type(value) is not int:  # true is an int, too
+        if type(value) is not int:  # `true` is an instance of it
             return misfit(value, found, Reason.WRONG_TYPE)
         return value if low <= value <= high else misfit(value, found, Reason.OUT_OF_RANGE)
 
     return fit
 
 
-def _float(limit: float) -> Read:
-    def read(value: Any) -> float | Reason:
-        if not _is_number(value):
-            return Reason.WRONG_TYPE
-        try:
-            number = float(value)
-        except OverflowError:
-            return Reason.OUT_OF_RANGE
-        # JSON has no infinity, so it comes from a number that is too large. NaN is a number, because Python writes it.
-        return Reason.OUT_OF_RANGE if abs(number) >= limit else number
+def _double(value: Any) -> float | Reason:
+    if type(value) not in NUMBERS:
+        return Reason.WRONG_TYPE
+    try:
+        number = float(value)
+    except OverflowError:
+        return Reason.OUT_OF_RANGE
+    # JSON has no infinity, so it comes from a number that is too large. NaN is a number, because Python writes it.
+    return Reason.OUT_OF_RANGE if isinf(number) else number
 
-    return read
+
+def _float(value: Any) -> float | Reason:
+    number = _double(value)
+    try:
+        return number if isinstance(number, Reason) else float(*unpack("<f", pack("<f", number)))
+    except OverflowError:
+        return Reason.OUT_OF_RANGE
 
 
 def _decimal(precision: int, scale: int) -> Read:
     def read(value: Any) -> Decimal | Reason:
-        if not _is_number(value):
+        if type(value) not in NUMBERS:
             return Reason.WRONG_TYPE
         try:
             number = Decimal(value.text if isinstance(value, Real) else value if isinstance(value, int) else str(value))
@@ -119,10 +125,6 @@ def _decimal(precision: int, scale: int) -> Read:
         return Reason.OUT_OF_RANGE if found is None else found
 
     return read
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _boolean(value: Any) -> bool | Reason:

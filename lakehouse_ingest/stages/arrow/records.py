@@ -1,14 +1,15 @@
 """What passes through the stages: records in Arrow, the fields of a record, and why a record can't become a row."""
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_ingest.records import Reason
+from lakehouse_ingest.schema.values import Real, Tree, Value
+
+__all__ = ["RECORD_SCHEMA", "Fault", "Faults", "Real", "Records", "Share", "Tree", "Value"]
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORD_SCHEMA = pa.schema(
@@ -44,23 +45,6 @@ class Records:
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
-
-
-class Real(float):
-    """A number with a fraction or an exponent, which also knows its text: a decimal or text column needs all digits."""
-
-    text: str
-
-    def __new__(cls, text: str) -> Self:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
-
-
-Value: TypeAlias = (
-    "bool | int | float | str | bytes | Decimal | dt.date | dt.datetime | list[Value] | dict[str, Value] | None"
-)
-Tree: TypeAlias = dict[str, Value]  # the fields of one record; numbers of a text format are int or Real
 
 
 @dataclass(frozen=True, slots=True)

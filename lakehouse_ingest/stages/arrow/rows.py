@@ -68,7 +68,7 @@ class RowBuilder:
 
     def decoded(self, records: Records) -> Decoded:
         values = records.rows.column("value")
-        everything = pa.array(range(len(records)), pa.int64())
+        everything = pc.cumulative_sum(pa.repeat(1, len(records)), start=-1)  # from 0 on; a range of Python costs more
         if self._fast is None:
             return self._exactly(records, everything)
         data, sound = self._fast.columns(values, self._columns)
@@ -161,8 +161,8 @@ class RowBuilder:
             )
             extra = self._shaper.rows(*fields, source.take(positions), more)
             main, numbers = _together((main, numbers), (extra, decoded.numbers.take(positions)))
-            kept = {**kept, **{len(kept) + new: each for new, each in more.items()}}
-        return Shaped(pa.RecordBatch.from_struct_array(main), numbers, faults, news, len(kept))
+        count = len(kept) + sum(1 for row in looked if row.rescued)
+        return Shaped(pa.RecordBatch.from_struct_array(main), numbers, faults, news, count)
 
     def _look(
         self, decoded: Decoded, odd: pa.Array, rescued: Mapping[int, Rescued]

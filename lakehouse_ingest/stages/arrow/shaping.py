@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from lakehouse_ingest.records import RESCUED, SOURCE, Reason
 from lakehouse_ingest.schema.arrow_types import arrow_type, wire_type
 from lakehouse_ingest.schema.columns import EVENT_TIME, SOURCE_TYPE, ColumnPlan, TablePlan
+from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
 from lakehouse_ingest.stages.arrow.event_time import (
     INSTANT,
-    YEAR_1,
-    YEAR_10000,
     Instant,
     instant_of,
     instants,
