@@ -1,6 +1,6 @@
-"""Many records at once: msgspec decodes them to objects that are made from the columns, and Arrow takes their attributes.
+"""Many records at once: msgspec decodes them to objects made from the columns, and Arrow takes their attributes.
 
-Only a record that fits the columns completely is called sound. The reference decoder reads all others.
+A record is called sound only if it fits the columns completely. The reference decoder reads all others.
 """
 
 import re
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.formats.json.nodes import Digits, Fields, Node, node_of
+from lakehouse_ingest.stages.arrow.formats.json.nodes import NO_VALUE, Digits, Fields, Node, node_of
 from lakehouse_ingest.stages.arrow.formats.json.reference import DIGITS, LEVELS, tree
 
 CHUNK = 2_000  # so many objects stay in the processor's cache
@@ -22,7 +22,6 @@ LOOKED_AT = 8  # records that are learned from at once
 WORTH_LEARNING = 0.02  # share of records that the decoder doesn't read
 EVERY = 64
 NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (DIGITS // EVERY))
-NO_VALUE = (pa.ArrowException, ValueError, OverflowError)
 
 
 def columns(values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> tuple[pa.StructArray, pa.BooleanArray]:
@@ -63,7 +62,10 @@ class Decoder:
                     objects[number] = each
                 unsound = [unsound[number] for number in still]
         if pc.max(pc.binary_length(values)).as_py() > 2 * LEVELS:
-            unsound += [number for number, text in enumerate(texts) if len(text) > 2 * LEVELS and _is_extreme(text)]
+            for number, text in enumerate(texts):
+                if len(text) > 2 * LEVELS and _is_extreme(text):
+                    objects[number] = self._fields.nothing
+                    unsound.append(number)
         sound = [True] * len(objects)
         for number in unsound:
             sound[number] = False
@@ -78,15 +80,15 @@ class Decoder:
         for text in texts:
             try:
                 found.append(decode(text))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # noqa: PERF203 - each by itself
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 refused.append(len(found))
                 found.append(nothing)
         return found, refused
 
     def _learn(self, texts: Sequence[bytes]) -> bool:
         """Learn from records, and whether that may change what is read of them."""
-        trees = map(tree, texts)
-        change = any([self._fields.learn(each) for each in trees if isinstance(each, dict)])
+        trees = [each for each in map(tree, texts) if isinstance(each, dict)]
+        change = max(map(self._fields.learn, trees), default=False)
         if change or self._json is None:
             self._json = msgspec.json.Decoder(self._fields.python(), float_hook=msgspec.Raw)
         return change
