@@ -18,6 +18,7 @@ from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
 from catalog.contracts import Contract, Rule
+from catalog.data_files import DataFileReceipt, FileNames, TableFiles
 from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
 from catalog.dry_run import DryRun, Foreseen, rehearse
 from catalog.errors import (
@@ -43,6 +44,7 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
+from catalog.file_writer import FileWriter
 from catalog.listing import LiveFile, live_files
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.partitions import same_partitions
@@ -71,6 +73,7 @@ __all__ = [
     "Conflict",
     "Connection",
     "Contract",
+    "DataFileReceipt",
     "Decide",
     "Denied",
     "Describe",
@@ -79,6 +82,8 @@ __all__ = [
     "Fate",
     "FieldVerdict",
     "FileMissing",
+    "FileNames",
+    "FileWriter",
     "FilesDenied",
     "FilesUnfit",
     "FilesUnreachable",
@@ -102,6 +107,7 @@ __all__ = [
     "Rule",
     "Snapshot",
     "Sort",
+    "TableFiles",
     "TableMissing",
     "TableSpec",
     "TableState",
