@@ -143,6 +143,7 @@ class Locations:
     """Where a table's files go."""
 
     table: TableFiles
+    columns: FileColumns
 
     def of(self, name: str, partition: PartitionValues) -> str:
         """Give the location of a new file."""
@@ -152,14 +153,17 @@ class Locations:
     def folder(self, partition: PartitionValues) -> str:
         """Name the folder of a partition as Iceberg does, but no longer than stores take."""
         parts = []
-        kinds = self.table.spec.partition_type(self.table.schema).fields
-        for field, kind, value in zip(self.table.spec.fields, kinds, partition, strict=True):
+        for field, kind, value in zip(self.table.spec.fields, self._kinds, partition, strict=True):
             try:
-                text = field.transform.to_human_string(kind.field_type, value)
+                text = field.transform.to_human_string(kind, value)
             except (ValueError, OverflowError):  # Python knows no date beyond year 9999
                 text = str(value)
             parts.append(f"{quote_plus(field.name)[:_LONGEST]}={quote_plus(text)[:_LONGEST]}"[: 2 * _LONGEST - 2])
         return "/".join(parts)
+
+    @cached_property
+    def _kinds(self) -> list[IcebergType]:
+        return [each.field_type for each in self.table.spec.partition_type(self.columns.schema).fields]
 
     @cached_property
     def _provider(self) -> Any:

@@ -58,7 +58,7 @@ class FileWriter:
         self._table, self._budget, self._open_files, self._durable = table, budget, open_files, durable
         self._columns = file_columns(table.schema_json)
         self._partitions = Partitions(self._columns, table.spec)
-        self._locations, self._stem = Locations(table), names.stem()
+        self._locations, self._stem = Locations(table, self._columns), names.stem()
         self._layout = _Layout.of(table, self._columns)
         self._waiting: dict[PartitionValues, list[pa.RecordBatch]] = defaultdict(list)
         self._waiting_bytes = 0

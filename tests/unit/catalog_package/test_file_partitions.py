@@ -203,7 +203,7 @@ class TestFolder:
         self, tmp_path: Path, kind: str, transform: str, value: object, folder: str
     ) -> None:
         table = Lake(tmp_path).create({"v": kind}, [term(transform, "v")])
-        assert Locations(table).folder((value,)) == folder
+        assert Locations(table, file_columns(table.schema_json)).folder((value,)) == folder
 
     def test_is_never_longer_than_a_store_takes(self, tmp_path: Path) -> None:
         lake = Lake(tmp_path)
