@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import quote, unquote
 
-from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -67,12 +66,14 @@ class TableFiles:
     spec_id: int
     order_json: str
     properties: Mapping[str, str]
-    io_properties: Mapping[str, object] = field(repr=False)  # they may hold credentials
+    io_properties: Mapping[str, str] = field(repr=False)  # they may hold credentials
+    hidden_keys: str  # a pattern of the properties whose values are shown nowhere
 
     @classmethod
     def of(cls, client: CatalogClient, table: Table) -> "TableFiles":
         """Describe a table as it was loaded; class names that its properties or the catalog give are left out."""
-        name, own = ".".join(table.name()), client.pyiceberg.properties
+        name = ".".join(table.name())
+        io = without_code(table.io.properties, client.pyiceberg.properties, f"table {name}")
         return cls(
             name=name,
             uuid=str(table.metadata.table_uuid),
@@ -83,7 +84,9 @@ class TableFiles:
             spec_id=table.spec().spec_id,
             order_json=table.sort_order().model_dump_json(),
             properties={key: value for key, value in table.properties.items() if key.startswith("write.")},
-            io_properties=without_code(table.io.properties, own, f"table {name}"),
+            # What is no text has been set by us, and is of use to the catalog's client alone.
+            io_properties={key: text for key, text in io.items() if isinstance(text, str)},
+            hidden_keys=client.hidden_keys,
         )
 
     @cached_property
@@ -97,10 +100,6 @@ class TableFiles:
     @cached_property
     def order(self) -> SortOrder:
         return SortOrder.model_validate_json(self.order_json)
-
-    def io(self) -> FileIO:
-        """Reach the store of the table's files."""
-        return load_file_io(dict(self.io_properties), self.location)
 
 
 @dataclass(frozen=True)
