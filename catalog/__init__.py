@@ -49,11 +49,10 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
+from catalog.fences import Expected, FencePosition
 from catalog.file_fit import fitting_layout
 from catalog.landing import (
     Attempts,
-    Expected,
-    FencePosition,
     FileLayout,
     LandingTry,
     land,

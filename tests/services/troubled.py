@@ -111,7 +111,8 @@ def behind(table: Table) -> Callable[[Table], Table]:
 def cut(table: Table) -> Table:
     """A load that shows where history was cut, as Iceberg for Java leaves it: what is left still names its parent."""
     snapshots = [
-        each.model_copy(update={"parent_snapshot_id": each.parent_snapshot_id or 1}) for each in table.metadata.snapshots
+        each.model_copy(update={"parent_snapshot_id": each.parent_snapshot_id or 1})
+        for each in table.metadata.snapshots
     ]
     metadata = table.metadata.model_copy(update={"snapshots": snapshots})
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
