@@ -11,7 +11,7 @@ from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import Requirements, Updates
 from catalog.connection import CatalogClient
 from catalog.errors import RequestRefused
-from catalog.fences import Expected, Looks
+from catalog.fences import Expected, TableLooks
 from catalog.planning import Plan, additions, plan
 from catalog.pyiceberg_internals import uncommitted_changes
 from catalog.repartitioning import repartition
@@ -66,7 +66,7 @@ def _change(
     still_to_do: Callable[[TableState], Sequence[Change]],
     expected: Expected | None = None,
 ) -> TableState:
-    looks = Looks(name, what, expected) if expected else None
+    looks = TableLooks(name, what, expected) if expected else None
 
     def attempt(table: Table, state: TableState) -> ProposedCommit | None:
         if looks:

@@ -35,7 +35,7 @@ class Expected:
 
 
 @dataclass
-class Looks:
+class TableLooks:
     """The looks at one table during one change."""
 
     name: str

@@ -25,7 +25,7 @@ from catalog.connection import CatalogClient
 from catalog.data_files import DataFileReceipt
 from catalog.direct_commits import Decide, is_on_main
 from catalog.errors import LayoutMoved
-from catalog.fences import Expected, FencePosition, Looks
+from catalog.fences import Expected, FencePosition, TableLooks
 from catalog.file_sinks import local_path, sync
 from catalog.retries import MANY
 from catalog.specs import TableState
@@ -116,7 +116,7 @@ def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> Table
 
     Raises as `land` does. After any failure the fence may be at either place, so the writer has to start again.
     """
-    looks = Looks(name, "moving the fence up", expected)
+    looks = TableLooks(name, "moving the fence up", expected)
     if (fence := expected.fence) is None:
         raise ValueError("there is no fence to move where main is the only ref")
 
@@ -160,7 +160,7 @@ def _sync(written: Sequence[str]) -> None:
     sync((*there, *{path.parent for path in there}))
 
 
-def _check_layout(looks: Looks, table: Table, layout: FileLayout) -> None:
+def _check_layout(looks: TableLooks, table: Table, layout: FileLayout) -> None:
     schema, spec = table.metadata.current_schema_id, table.metadata.default_spec_id
     if (schema, spec) == (layout.schema_id, layout.spec_id):
         return
@@ -185,7 +185,7 @@ class _Landing:
 
     def run(self, layout: FileLayout | None, refused: Refusal | None) -> TableState:
         """Without a layout the files are written for each table that is looked at."""
-        looks = Looks(self.name, self.what, self.expected)
+        looks = TableLooks(self.name, self.what, self.expected)
         if not self.attempts.tries:
             self.attempts.fence = self.expected.fence
         elif self.attempts.fence != self.expected.fence:

@@ -201,3 +201,18 @@ def receipt_of(file: DataFile) -> DataFileReceipt:
         split_offsets=tuple(file.split_offsets or ()),
         sort_order_id=file.sort_order_id,
     )
+
+
+def data_files(attempts: Attempts) -> set[str]:
+    return {path for each in attempts.tries for path in each.paths if path.endswith(".parquet")}
+
+
+def live(bench: LandingBench) -> set[str]:
+    return {task.file.file_path for task in bench.table().scan().plan_files()}
+
+
+def assert_all_there(bench: LandingBench, attempts: Attempts) -> None:
+    io = bench.table().io
+    assert attempts.tries
+    missing = {path for each in attempts.tries for path in each.paths if not io.new_input(path).exists()}
+    assert missing == set()
