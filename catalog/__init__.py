@@ -11,6 +11,7 @@ staged = append_rows(client, "iot.sensors", "landing_1", [{"id": 1}], {"batch": 
 publish(client, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
 """
 
+from catalog.abilities import Abilities, probe
 from catalog.appends import append_published, append_rows, publish_again
 from catalog.arrow import arrow_type, columns_of
 from catalog.branches import drop_branches, open_branch, publish
@@ -30,10 +31,13 @@ from catalog.errors import (
     CodeRefused,
     Conflict,
     Denied,
+    FenceMoved,
     FileMissing,
     FilesDenied,
     FilesUnfit,
     FilesUnreachable,
+    FormatUnwritable,
+    LayoutMoved,
     MetadataMissing,
     NamespaceMissing,
     NamespaceRefused,
@@ -41,10 +45,14 @@ from catalog.errors import (
     OutcomeUnknown,
     RequestRefused,
     TableMissing,
+    TableReplaced,
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
+from catalog.fences import Expected, FencePosition
+from catalog.file_fit import fitting_layout
 from catalog.file_writer import FileWriter
+from catalog.landing import Attempts, FileLayout, LandingTry, land, land_rows, move_fence_up, orphans_of
 from catalog.listing import LiveFile, live_files
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.partitions import same_partitions
@@ -59,7 +67,11 @@ from catalog.table_reader import HeadFile, Pinned, pin, rows_since
 from catalog.typenames import bare, canonical, fields_of, parse_type
 
 __all__ = [
+    "FOLLOW",
+    "WRITTEN_FORMAT",
+    "Abilities",
     "Add",
+    "Attempts",
     "BranchExists",
     "BranchGone",
     "BranchesRefused",
@@ -78,10 +90,12 @@ __all__ = [
     "Describe",
     "DryRun",
     "Evolution",
-    "FOLLOW",
+    "Expected",
     "Fate",
+    "FenceMoved",
+    "FencePosition",
     "FieldVerdict",
-    "FileCounter",
+    "FileLayout",
     "FileMissing",
     "FileNames",
     "FileWriter",
@@ -90,8 +104,11 @@ __all__ = [
     "FilesUnreachable",
     "Fill",
     "Foreseen",
+    "FormatUnwritable",
     "HeadFile",
     "Inspection",
+    "LandingTry",
+    "LayoutMoved",
     "LiveFile",
     "MetadataMissing",
     "NamespaceMissing",
@@ -110,11 +127,11 @@ __all__ = [
     "Sort",
     "TableFiles",
     "TableMissing",
+    "TableReplaced",
     "TableSpec",
     "TableState",
     "UnpublishedSnapshot",
     "Unreachable",
-    "WRITTEN_FORMAT",
     "Widen",
     "add_columns",
     "append_onto",
@@ -132,17 +149,23 @@ __all__ = [
     "evolved",
     "fence",
     "fields_of",
+    "fitting_layout",
     "has_namespace",
     "inspect",
+    "land",
+    "land_rows",
     "live_files",
     "load",
     "load_for_engines",
+    "move_fence_up",
     "names_in",
     "namespace_properties",
     "open_branch",
+    "orphans_of",
     "parse_type",
     "pin",
     "plan",
+    "probe",
     "probe_table",
     "publish",
     "publish_again",
