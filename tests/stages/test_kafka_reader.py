@@ -73,6 +73,15 @@ class TestShare:
         assert found.rows["key"].to_pylist() == [b"1"] * 3
         assert found.rows["timestamp"].null_count == 0
 
+    def test_without_values_gives_its_records(self, brokers: str, producer: Producer) -> None:
+        """The first of them is often polled alone. The client's messages are false if they have no value."""
+        for value in (None, b"", None):
+            producer.produce("tombstones", value=value, key=b"k", partition=0)
+        assert producer.flush(10) == 0
+        for start in range(3):
+            (found,) = reader(brokers, epoch=90 + start).read(Share("tombstones", 0, start, 3))
+            assert found.rows["value"].to_pylist() == [None, b"", None][start:]
+
     def test_of_nothing_asks_nobody(self) -> None:
         assert list(reader("127.0.0.1:1").read(Share("t", 0, 7, 7))) == []
 

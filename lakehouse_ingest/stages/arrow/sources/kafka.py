@@ -130,7 +130,8 @@ class Reading:
         self._moved = self._looked = monotonic()
         while self._left and self._count < self._reader.most_records and self._size < self._reader.most_bytes:
             messages = self._consumer.consume(self._wanted(), 0)
-            if not messages and (message := self._consumer.poll(LOOK_S)):
+            # A message without a value counts as false.
+            if not messages and (message := self._consumer.poll(LOOK_S)) is not None:
                 messages = [message]
             if messages:
                 self._take(messages)
