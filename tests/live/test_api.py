@@ -8,15 +8,14 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.settings import load_settings
-from lakehouse_ingest.stages import transforms
-from lakehouse_ingest.stages.arrow import transforms as named_by_settings
-from lakehouse_ingest.stages.transforms import set_aside
+from lakehouse_ingest.stages.arrow import transforms
+from lakehouse_ingest.stages.arrow.transforms import set_aside
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import ROOT, settings_text
@@ -57,35 +56,38 @@ def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_pa
     }
 
 
-def warmer_only(rows: DataFrame) -> DataFrame:
-    return rows.where(F.col("_data")["degrees"] > 0)
+def warmer_only(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.greater(rows["degrees"], 0))
 
 
-def twice(rows: DataFrame) -> DataFrame:
-    return rows.unionAll(rows)
+def twice(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables([rows, rows])
 
 
-def of_no_column(rows: DataFrame) -> DataFrame:
-    return rows.withColumn("_data", F.col("nothing"))
+def of_no_column(rows: pa.Table) -> pa.Table:
+    return rows.append_column("_twice", rows["nothing"])
 
 
-def of_nothing(rows: DataFrame) -> None:
+def of_nothing(rows: pa.Table) -> None:
     """A `return` was forgotten."""
-    rows.withColumn("_data", F.col("_data"))
+    rows.drop_columns("degrees")
+
+
+def of_nobody(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables([rows, rows.set_column(rows.column_names.index("_row"), "_row", pa.array([99] * len(rows)))])
 
 
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
-        (warmer_only, NeedsOperator, r"3 rows of 6 records of topic .* partition 0; nothing of it is published"),
-        (twice, NeedsOperator, r"12 rows of 6 records"),
-        (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: .*nothing"),
-        (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: AttributeError"),
+        (of_nobody, NeedsOperator, r"of_nobody returned a `_row` that it was not given.*nothing of the batch is commit"),
+        (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: KeyError.*nothing"),
+        (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: it returned NoneType"),
     ],
-    ids=["drops", "doubles", "fails", "returns nothing"],
+    ids=["invents", "fails", "returns nothing"],
 )
 def test_a_function_may_lose_nothing(
-    bench: Bench, topic: str, function: Callable[[DataFrame], Any], error: type[Exception], says: str
+    bench: Bench, topic: str, function: Callable[[pa.Table], Any], error: type[Exception], says: str
 ) -> None:
     fill(bench.broker, topic)
     with pytest.raises(error, match=says):
@@ -95,6 +97,24 @@ def test_a_function_may_lose_nothing(
     assert sum(bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters").values()) == len(READINGS) + 1
 
 
+def test_what_a_function_leaves_out_is_counted(bench: Bench, topic: str) -> None:
+    fill(bench.broker, topic)
+    settings = bench.settings(topic, table=DECLARED, ledger={"batch_every": 0})
+    bench.ingest(settings, transforms=[warmer_only])
+    assert {at[2]: count for at, count in bench.places(f"ns_{topic}.{topic}").items()} == {0: 1, 1: 1, 3: 1}
+    assert {at[2]: count for at, count in bench.places(f"ns_{topic}.dead_letters").items()} == {5: 1}
+    counts = [part for row in bench.rows(f"ns_{topic}.batches") for part in row["counts"]]
+    assert [(part["received"], part["landed"], part["dead"], part["filtered"]) for part in counts] == [(6, 3, 1, 2)]
+
+
+def test_several_rows_of_a_record_are_told_apart(bench: Bench, topic: str) -> None:
+    fill(bench.broker, topic)
+    bench.ingest(bench.settings(topic, table=DECLARED), transforms=[twice])
+    found = sorted((row["_source"]["offset"], row["_source"]["index"]) for row in bench.rows(f"ns_{topic}.{topic}"))
+    assert found == [(offset, index) for offset in range(len(READINGS)) for index in (0, 1)]
+    assert {at[2]: count for at, count in bench.places(f"ns_{topic}.dead_letters").items()} == {5: 1}
+
+
 def exists(bench: Bench, topic: str, name: str) -> bool:
     return bench.lake.table_exists(f"ns_{topic}.{name}")
 
@@ -102,9 +122,9 @@ def exists(bench: Bench, topic: str, name: str) -> bool:
 def test_columns_from_the_data_may_be_changed_too(bench: Bench, topic: str) -> None:
     fill(bench.broker, topic)
 
-    def doubled(rows: DataFrame) -> DataFrame:
-        rows = set_aside(rows, F.col("_data")["unit"] == "K", "Kelvin")
-        return rows.withColumn("_data", F.col("_data").withField("degrees", F.col("_data")["degrees"] * 2))
+    def doubled(rows: pa.Table) -> pa.Table:
+        rows = set_aside(rows, pc.equal(rows["unit"], "K"), "Kelvin")
+        return rows.set_column(rows.column_names.index("degrees"), "degrees", pc.multiply(rows["degrees"], 2))
 
     bench.ingest(bench.settings(topic), transforms=[doubled])
     assert sorted(row["degrees"] or 0 for row in bench.rows(f"ns_{topic}.{topic}")) == [-80.0, 0, 40.0, 424.0]
@@ -112,7 +132,7 @@ def test_columns_from_the_data_may_be_changed_too(bench: Bench, topic: str) -> N
 
 def test_a_package_offers_one_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = EntryPoint("celsius", f"{__name__}:warmer_only", transforms.GROUP)
-    monkeypatch.setattr(named_by_settings, "entry_points", lambda **_: [offered])
+    monkeypatch.setattr(transforms, "entry_points", lambda **_: [offered])
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     assert chosen("celsius").__name__ == "warmer_only"
     with pytest.raises(SettingsRefused, match="names others, and no package has such an entry point: celsius"):
