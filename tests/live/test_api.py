@@ -1,6 +1,7 @@
 """The pipeline from Python: the worked example, and a function of the user's between decode and shape."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,13 +38,34 @@ def fill(broker: str, topic: str) -> None:
     produce(broker, topic, [(None, value) for value in (*values, b"{")])
 
 
-def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_path: Path) -> None:
+def example(_: Path) -> Path:
+    return EXAMPLE
+
+
+def program_beside_it(folder: Path) -> Path:
+    """It imports the example from its own folder, which no worker would look into by itself."""
+    shutil.copy(EXAMPLE, folder)
+    program = folder / "program.py"
+    program.write_text(
+        "import sys\nfrom celsius import in_celsius\nfrom lakehouse_ingest import load_settings, run\n"
+        "batches = run(load_settings(sys.argv[1]), transform=in_celsius, until_latest=True)\n"
+        'print(f"{batches} batches committed")\n'
+    )
+    return program
+
+
+@pytest.mark.parametrize("program", [example, program_beside_it])
+def test_the_worked_example_works(
+    broker: str, rest_uri: str, topic: str, tmp_path: Path, program: Callable[[Path], Path]
+) -> None:
     fill(broker, topic)
+    programs, elsewhere = tmp_path / "programs", tmp_path / "elsewhere"
+    for folder in (programs, elsewhere):
+        folder.mkdir()
     settings = tmp_path / "pipeline.toml"
     settings.write_text(settings_text(topic, broker, rest_uri, topic, table=TABLE))
-    ended = subprocess.run(
-        [sys.executable, EXAMPLE, settings], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
-    )
+    command = [sys.executable, program(programs), settings]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=elsewhere)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "1 batches committed\n"
     rows = Reader(rest_uri, topic).table("readings").scan().to_arrow().to_pylist()
@@ -74,13 +96,19 @@ def of_nothing(rows: pa.Table) -> None:
 
 
 def of_nobody(rows: pa.Table) -> pa.Table:
-    return pa.concat_tables([rows, rows.set_column(rows.column_names.index("_row"), "_row", pa.array([99] * len(rows)))])
+    return pa.concat_tables(
+        [rows, rows.set_column(rows.column_names.index("_row"), "_row", pa.array([99] * len(rows)))]
+    )
 
 
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
-        (of_nobody, NeedsOperator, r"of_nobody returned a `_row` that it was not given.*nothing of the batch is commit"),
+        (
+            of_nobody,
+            NeedsOperator,
+            r"of_nobody returned a `_row` that it was not given.*nothing of the batch is commit",
+        ),
         (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: KeyError.*nothing"),
         (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: it returned NoneType"),
     ],
@@ -99,12 +127,12 @@ def test_a_function_may_lose_nothing(
 
 def test_what_a_function_leaves_out_is_counted(bench: Bench, topic: str) -> None:
     fill(bench.broker, topic)
-    settings = bench.settings(topic, table=DECLARED, ledger={"batch_every": 0})
-    bench.ingest(settings, transforms=[warmer_only])
+    bench.ingest(bench.settings(topic, table=DECLARED), transforms=[warmer_only])
     assert {at[2]: count for at, count in bench.places(f"ns_{topic}.{topic}").items()} == {0: 1, 1: 1, 3: 1}
     assert {at[2]: count for at, count in bench.places(f"ns_{topic}.dead_letters").items()} == {5: 1}
-    counts = [part for row in bench.rows(f"ns_{topic}.batches") for part in row["counts"]]
-    assert [(part["received"], part["landed"], part["dead"], part["filtered"]) for part in counts] == [(6, 3, 1, 2)]
+    batches = [row["partitions"] for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
+    counts = [(part["received"], part["landed"], part["dead"], part["filtered"]) for parts in batches for part in parts]
+    assert counts == [(6, 3, 1, 2)]
 
 
 def test_several_rows_of_a_record_are_told_apart(bench: Bench, topic: str) -> None:

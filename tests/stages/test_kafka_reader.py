@@ -236,7 +236,11 @@ class TestDescription:
 
     def test_shows_no_secret(self) -> None:
         settings = SourceSettings.model_validate(
-            {"brokers": f"b:1,{SECRET}", "security": {"username": "u", "password": SECRET}, "options": {"client.id": SECRET}}
+            {
+                "brokers": f"b:1,{SECRET}",
+                "security": {"username": "u", "password": SECRET},
+                "options": {"client.id": SECRET},
+            }
         )
         described = KafkaReader(settings, "tests")
         assert SECRET not in f"{described} {described!r}"

@@ -255,7 +255,9 @@ class Reading:
         settings = self._reader.settings
         if error.code() in UNKNOWN:
             return TryAgain(
-                fitted(f"the topic {self._topic} is not there at {settings.brokers}; create it, or fix `streams.topics`")
+                fitted(
+                    f"the topic {self._topic} is not there at {settings.brokers}; create it, or fix `streams.topics`"
+                )
             )
         if part and error.code() in GONE:
             return TryAgain(
