@@ -247,7 +247,7 @@ CHECKS: tuple[Check, ...] = (
 
 def _in_a_task(reader: Reader) -> Reader:
     """As Spark brings it there."""
-    found: Reader = cloudpickle.loads(cloudpickle.dumps(reader))
+    found: Reader = cloudpickle.loads(cloudpickle.dumps(reader))  # type: ignore[no-untyped-call]
     return found
 
 

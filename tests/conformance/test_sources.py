@@ -1,6 +1,6 @@
 """Every source keeps what the suite for sources asks, on its real server."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -51,9 +51,9 @@ FILL: dict[str, Callable[[Callable[[str], str]], Filled]] = {"kafka": kafka}
 
 
 @pytest.fixture(scope="module", params=sources.SOURCES)
-def filled(request: pytest.FixtureRequest) -> Filled:
-    request.addfinalizer(consumers.let_go_all)
-    return FILL[request.param](request.getfixturevalue)
+def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
+    yield FILL[request.param](request.getfixturevalue)
+    consumers.let_go_all()
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

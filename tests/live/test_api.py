@@ -64,7 +64,7 @@ def test_the_worked_example_works(
         folder.mkdir()
     settings = tmp_path / "pipeline.toml"
     settings.write_text(settings_text(topic, broker, rest_uri, topic, table=TABLE))
-    command = [sys.executable, program(programs), settings]
+    command = [sys.executable, str(program(programs)), str(settings)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=elsewhere)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "1 batches committed\n"

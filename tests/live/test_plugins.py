@@ -1,5 +1,6 @@
 """A source and a format of somebody else's distribution, found by its entry points: proved, and used to the end."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,12 +61,12 @@ class ImpatientPlant(Plant):
 
 
 @pytest.fixture(scope="module")
-def filled(broker: str, request: pytest.FixtureRequest) -> Filled:
-    request.addfinalizer(consumers.let_go_all)
+def filled(broker: str) -> Iterator[Filled]:
     topic, values = "their_source", {0: [b"a=1", b"a=2", b"a=3", b"a=4"]}
     create_topic(broker, topic)
     produce(broker, topic, [(None, value) for value in values[0]])
-    return Filled(ImpatientPlant, SourceSettings(kind="plant", options={"servers": broker}), topic, values)
+    yield Filled(ImpatientPlant, SourceSettings(kind="plant", options={"servers": broker}), topic, values)
+    consumers.let_go_all()
 
 
 @pytest.mark.parametrize("check", SOURCE_CHECKS, ids=lambda check: check.__name__)
