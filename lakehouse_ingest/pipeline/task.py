@@ -154,11 +154,10 @@ class _Task:
         """Make rows of the records of a table that exists."""
         if (builder := self._builders.get(route)) is None:
             builder = self._builders[route] = RowBuilder(work.plan, self._form)
-        decoded = builder.decoded(records)
-        filtered = 0
         if self._work.transform:
-            decoded, filtered = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
-        made = builder.shaped(decoded)
+            made, filtered = Transformer(self._work.transform, work.plan.plan.columns).rows(records, builder)
+        else:
+            made, filtered = builder.rows(records), 0
         if made.news:
             part.news = part.news or SeenFields(work.first)
             for tree in made.news.values():
