@@ -98,7 +98,7 @@ WARNINGS = (
     "transaction_hangs",
     "variable_not_read",
 )
-STAGES = ("plan", "write", "record")
+STAGES = ("read", "route", "decode", "transform", "shape", "write", "plan", "dead_letters", "record")
 PROCESSES = {"process": ("driver", "jvm", "workers")}
 KINDS = (
     "duplicate",
