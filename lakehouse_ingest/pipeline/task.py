@@ -156,7 +156,9 @@ class _Task:
         if routed.way == NOT_KEPT:
             count.add(FILTERED, len(routed.rows))
         elif routed.way is None:
-            self._dead(share, part, records, self._router.astray(records, routed.rows))
+            with self._stage("route"):
+                faults = self._router.astray(records, routed.rows)
+            self._dead(share, part, records, faults)
         else:
             own = records.take(routed.rows)
             if work := self._work.routes.get(routed.way):
@@ -164,7 +166,8 @@ class _Task:
             elif fault := self._work.refused.get(routed.way, self._work.unasked):
                 self._dead(share, part, own, routing.unreadable_or(self._form, own, fault))
             else:
-                self._look(part, own)
+                with self._stage("decode"):
+                    self._look(part, own)
 
     def _known(self, share: Share, route: Route, work: RouteWork, part: Part, records: Records) -> None:
         """Make rows of the records of a table that exists."""
@@ -187,7 +190,7 @@ class _Task:
             part.counts[share].add(FILTERED, filtered)
             with self._stage("write"):
                 self._land(share, route, work, part, made)
-                self._dead(share, part, records, made.faults)
+            self._dead(share, part, records, made.faults)
 
     def _land(self, share: Share, route: Route, work: RouteWork, part: Part, made: Shaped) -> None:
         if not made.rows.num_rows:
@@ -206,13 +209,14 @@ class _Task:
         part.first_fault = part.first_fault or (share, records.rows["offset"][first].as_py(), faults[first])
         if self._work.letters is None:
             return
-        part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
-        part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
-        if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
-            writer = self._writer(self._work.letters)
-            writer.write(pa.Table.from_batches(part.letters))
-            part.letters = []
-            part.letter_files += writer.close()
+        with self._stage("write"):
+            part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
+            part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
+            if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
+                writer = self._writer(self._work.letters)
+                writer.write(pa.Table.from_batches(part.letters))
+                part.letters = []
+                part.letter_files += writer.close()
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
