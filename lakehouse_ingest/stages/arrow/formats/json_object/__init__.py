@@ -4,8 +4,8 @@ Nothing is converted: "12" is not a number, and 1.0 is not an integer. NaN and I
 them. If a key comes twice, the last value counts. Names that differ by case are two names.
 """
 
-from lakehouse_ingest.stages.arrow.formats.json.fast import columns
-from lakehouse_ingest.stages.arrow.formats.json.one_field import field
-from lakehouse_ingest.stages.arrow.formats.json.reference import tree
+from lakehouse_ingest.stages.arrow.formats.json_object.fast import columns
+from lakehouse_ingest.stages.arrow.formats.json_object.one_field import field
+from lakehouse_ingest.stages.arrow.formats.json_object.reference import tree
 
 __all__ = ["columns", "field", "tree"]
