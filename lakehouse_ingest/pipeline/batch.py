@@ -138,6 +138,8 @@ class BatchRunner:
             transform=self.transform,
         )
         self.tables.register()
+        for keeper in self.tables.keepers.values():
+            keeper.begin_batch()
         ready = Ready(self.tables, self._each, partial(self.watch.stage, "plan", self.name))
         with self._span("write", tasks=len(tasks)) as span:
             reached(FailPoint.WRITING)
