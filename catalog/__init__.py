@@ -18,7 +18,7 @@ from catalog.branches import drop_branches, open_branch, publish
 from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
 from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
-from catalog.contracts import Contract, Rule
+from catalog.contracts import FOLLOW, Contract, Rule
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles, table_files
 from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
 from catalog.dry_run import DryRun, Foreseen, rehearse
@@ -49,20 +49,10 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
-from catalog.file_counter import FileCounter
+from catalog.fences import Expected, FencePosition
 from catalog.file_fit import fitting_layout
 from catalog.file_writer import FileWriter
-from catalog.landing import (
-    Attempts,
-    Expected,
-    FencePosition,
-    FileLayout,
-    LandingTry,
-    land,
-    land_rows,
-    move_fence_up,
-    orphans_of,
-)
+from catalog.landing import Attempts, FileLayout, LandingTry, land, land_rows, move_fence_up, orphans_of
 from catalog.listing import LiveFile, live_files
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.partitions import same_partitions
@@ -74,9 +64,10 @@ from catalog.rewriting import RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, TableSpec, TableState, UnpublishedSnapshot
 from catalog.table_inspection import Inspection, inspect
 from catalog.table_reader import HeadFile, Pinned, pin, rows_since
-from catalog.typenames import bare, canonical, fields_of
+from catalog.typenames import bare, canonical, fields_of, parse_type
 
 __all__ = [
+    "FOLLOW",
     "WRITTEN_FORMAT",
     "Abilities",
     "Add",
@@ -104,7 +95,6 @@ __all__ = [
     "FenceMoved",
     "FencePosition",
     "FieldVerdict",
-    "FileCounter",
     "FileLayout",
     "FileMissing",
     "FileNames",
@@ -172,6 +162,7 @@ __all__ = [
     "namespace_properties",
     "open_branch",
     "orphans_of",
+    "parse_type",
     "pin",
     "plan",
     "probe",

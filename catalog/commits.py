@@ -26,7 +26,7 @@ from pyiceberg.table.update import (
 from catalog.connection import CatalogClient
 from catalog.conversions import state_from
 from catalog.errors import Conflict, FormatUnwritable, TableMissing
-from catalog.pyiceberg_internals import metadata_files, uncommitted_snapshot
+from catalog.pyiceberg_internals import append_onto_head, metadata_files, uncommitted_snapshot
 from catalog.specs import TableState
 
 MAIN = "main"
@@ -141,9 +141,7 @@ def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[s
     effect, and a snapshot without its manifests breaks the table. Orphaned files are a task of maintenance.
     """
     check_writable(table)
-    # Without a branch pyiceberg builds upon main and sets no ref. It merges small manifests only if the table asks for
-    # it (`commit.manifest-merge.enabled`), while engines merge them by default.
-    producer = table.transaction().update_snapshot(dict(summary), branch=None).merge_append()
+    producer = append_onto_head(table, summary)
     for file in files:
         producer.append_data_file(file)
     updates, _ = uncommitted_snapshot(producer)

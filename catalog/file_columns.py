@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from catalog.errors import RequestRefused
 
-Rows = pa.RecordBatch | pa.Table
+Rows: TypeAlias = pa.RecordBatch | pa.Table
 # pyiceberg gives the wide forms; rows come in the usual ones, and Parquet makes no difference between them.
 _USUAL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
@@ -204,7 +204,24 @@ def _struct(values: pa.StructArray, kind: StructType, target: pa.StructType, pat
         else _missing(len(values), field, target.field(at), f"{path}.{field.name}", absent)
         for at, field in enumerate(kind.fields)
     ]
+    fitted = [_filled(each) if field.required else each for each, field in zip(fitted, kind.fields, strict=True)]
     return pa.StructArray.from_arrays(fitted, fields=target.fields, mask=values.is_null() if absent else None)
+
+
+def _filled(values: Any) -> pa.Array:
+    """Give a required field without nulls: where the struct around it is null, it may have any value but null."""
+    if not values.null_count:
+        return values
+    if isinstance(values, pa.StructArray):
+        inner = [values.field(at) for at in range(values.type.num_fields)]
+        return pa.StructArray.from_arrays(inner, fields=values.type.fields)
+    if isinstance(values, pa.MapArray):
+        return pa.MapArray.from_arrays(values.offsets, values.keys, values.items, type=values.type)
+    if isinstance(values, pa.ListArray):
+        return pa.ListArray.from_arrays(values.offsets, values.values, type=values.type)
+    if isinstance(values, pa.ExtensionArray):
+        return values.type.wrap_array(_filled(values.storage))
+    return pa.Array.from_buffers(values.type, len(values), [None, *values.buffers()[1:]], 0, values.offset)
 
 
 def _between(lists: Any, values: pa.Array) -> pa.Array:

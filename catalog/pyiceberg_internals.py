@@ -4,7 +4,7 @@ pyiceberg may change these with any release, so `pyproject.toml` pins its minor 
 this module against the new release first; no other module may touch a name with an underscore.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -26,9 +26,11 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import ListType, MapType
+from pyiceberg.utils.properties import property_as_bool
 from requests import Session
 
 from catalog.class_names import refuse_code, without_code
@@ -38,6 +40,31 @@ _DELEGATION = "X-Iceberg-Access-Delegation"
 
 
 # -- commits: the public way sends them at once, and repeats an append upon whatever main is by then ------------------
+
+
+class _UnchangedTransaction(Transaction):
+    """A transaction without changes of its own, which shows the table as it was loaded.
+
+    pyiceberg computes that by a deep copy of all metadata, nine times for one append. With 100 snapshots these copies
+    take 35 ms, and everything else 5.
+    """
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        return self._table.metadata
+
+
+def append_onto_head(table: Table, summary: Mapping[str, str]) -> Any:
+    """Begin a snapshot upon main's head that no ref points to; `append_data_file` adds to it.
+
+    Small manifests are merged once there are many, unless the table says otherwise: so do engines, while pyiceberg
+    waits to be asked. Each commit lists them all, and after 10,000 commits that would take 0.25 s.
+    """
+    producer = _UnchangedTransaction(table).update_snapshot(dict(summary), branch=None).merge_append()
+    producer._merge_enabled = property_as_bool(  # noqa: SLF001
+        table.metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True
+    )
+    return producer
 
 
 def uncommitted_snapshot(producer: Any) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:

@@ -91,12 +91,12 @@ class BatchRunner:
         """Where this start began to read."""
         return self.opened.start
 
-    def run(self, end: Offsets) -> Range:
-        """Run one batch, from the end of the last one. Returns its range once everything of it is durable."""
+    def run(self, offsets: Range) -> Range:
+        """Run one batch. Returns its range once everything of it is durable."""
         started_at = dt.datetime.now(dt.UTC)
         token = replace(self.opened.token, batch=self.batches)
         with self.watch.batch(self.name, token.batch) as span:
-            batch = BatchIdentity(Range({at: self.landed_to[at] for at in end}, end), token, span.trace_id or "")
+            batch = BatchIdentity(offsets, token, span.trace_id or "")
             span.set(epoch=token.epoch, offsets=len(batch.range))
             reached(FailPoint.OFFSETS_LOGGED)
             outcome = self._read(batch, traced=span.recorded)  # also creates and changes tables
@@ -113,7 +113,7 @@ class BatchRunner:
             self.effects.acknowledge(self.record.complete)
             self.reports.landed(landed, span)
             self._measure(receipts)
-        self.batches, self.landed_to = token.batch + 1, {**self.landed_to, **end}
+        self.batches, self.landed_to = token.batch + 1, {**self.landed_to, **offsets.end}
         return batch.range
 
     # -- read, and write files that no reader sees yet ----------------------------------------------------
@@ -176,9 +176,7 @@ class BatchRunner:
             raise failures[0]
         return receipts
 
-    def _land_files(
-        self, landing: Landing, files: Sequence[DataFileReceipt], batch: BatchIdentity
-    ) -> Receipt:
+    def _land_files(self, landing: Landing, files: Sequence[DataFileReceipt], batch: BatchIdentity) -> Receipt:
         table = landing.place.table
         written = Written(
             table,

@@ -145,7 +145,7 @@ class ImaginedWorld:
 
     def effects(
         self,
-        settings: Settings,
+        settings: Settings,  # noqa: ARG002
         stream: StreamSettings,  # noqa: ARG002 - those of all streams are alike
         lake: PipelineTables,
         source: Source,  # noqa: ARG002

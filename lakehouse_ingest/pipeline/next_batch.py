@@ -1,4 +1,4 @@
-"""Where the next batch ends: no further than the source lets us read, and with no more records than a batch may have."""
+"""Where the next batch ends: no further than the source lets us read, and no more records than a batch may have."""
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Offsets

@@ -22,16 +22,17 @@ from lakehouse_ingest.observe.health import State
 from lakehouse_ingest.observe.watch import Span
 from lakehouse_ingest.pipeline import pacing
 from lakehouse_ingest.pipeline.batch import BatchRunner
+from lakehouse_ingest.pipeline.effects import Effects
 from lakehouse_ingest.pipeline.foreach_batch import Callback
 from lakehouse_ingest.pipeline.next_batch import next_end
-from lakehouse_ingest.pipeline.offset_source import OffsetServer
+from lakehouse_ingest.pipeline.offset_server import OffsetServer
+from lakehouse_ingest.pipeline.offset_source import offset_frame
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
 from lakehouse_ingest.resume.start import Opening
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import PipelineTables, batch_size
-from lakehouse_ingest.pipeline.effects import Effects
 
 if TYPE_CHECKING:
     from lakehouse_ingest.pipeline.stream import Stream
@@ -68,11 +69,9 @@ class OneStart:
     goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
     _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
-    _planned: Offsets = field(default_factory=dict)  # the end of the batch that Spark was told to run next
     _others: bool = False  # the source has partitions that this start does not read
     _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
     _closing: Event = field(default_factory=Event)
-    _failed: Event = field(default_factory=Event)  # the source could not say where the next batch ends
 
     def run(self, span: Span) -> bool:
         """Run to the end. Returns True if another start has to follow at once."""
@@ -157,10 +156,10 @@ class OneStart:
         with ExitStack() as ends:
             with stream.watch.span("source.read", stream.name):
                 stream.at = runner.start
-                server = ends.enter_context(OffsetServer(runner.start, partial(self._next_end, runner, failures)))
-                batch = Callback(self.session, self._batch(runner, failures))
+                server = ends.enter_context(OffsetServer(runner.start, partial(self._next_end, runner)))
+                batch = Callback(self.session, self._batch(runner, server, failures))
                 query = (
-                    server.frame(self.session)
+                    offset_frame(self.session, server)
                     .writeStream.foreachBatch(batch)
                     .option("checkpointLocation", str(runner.opened.checkpoint))
                     .queryName(f"{stream.identity} {runner.opened.token.epoch}")
@@ -171,7 +170,7 @@ class OneStart:
             self._began_at = runner.record.complete
             stream.watch.report(stream.name, State.RUNNING)
             try:
-                then = self._attend(query, progress, runner)
+                then = self._attend(query, progress, runner, server)
             finally:
                 self._closing.set()
                 if stream.stop.is_set():
@@ -181,29 +180,25 @@ class OneStart:
                 with stream.watch.span("source.close", stream.name), self._gate:
                     _end(query)
                 batch.let_go()
-        if failures:
-            raise stream.explained(failures[0])
+        if failure := (failures[0] if failures else server.failure):
+            raise stream.explained(failure)
         if (error := query.exception()) is not None:
             raise stream.explained(error, spark_errors.causes(query))
         return then
 
-    def _next_end(self, runner: BatchRunner, failures: list[BaseException]) -> Offsets:
-        """Tell Spark where the next batch ends. If that is where the last one ended, Spark asks again."""
-        try:
-            ends = self._ends()
-            self._others = bool(ends.keys() - runner.start.keys())
-            self._planned = next_end(runner.landed_to, ends, runner.record.size)
-        except Exception as failure:  # noqa: BLE001 - raised in the stream's own thread
-            failures.append(failure)
-            self._failed.set()
-            return runner.landed_to
-        return self._planned
+    def _next_end(self, runner: BatchRunner, start: Offsets) -> Offsets:
+        """Where the next batch ends. If that is where it begins, Spark asks again."""
+        ends = self._ends()
+        self._others = bool(ends.keys() - runner.start.keys())
+        return next_end(start, ends, runner.record.size)
 
-    def _batch(self, runner: BatchRunner, failures: list[BaseException]) -> Callable[[DataFrame, int], None]:
+    def _batch(
+        self, runner: BatchRunner, server: OffsetServer, failures: list[BaseException]
+    ) -> Callable[[DataFrame, int], None]:
         """What Spark calls for each batch. Its frame has no rows: our own tasks read the records."""
         stream, closing = self.of, self._closing
 
-        def batch(_: DataFrame, __: int) -> None:
+        def batch(_: DataFrame, number: int) -> None:
             # The stopping thread holds the gate while it waits for this callback, so blocking here would deadlock.
             # The next start reads the records of a skipped batch again.
             while not self._gate.acquire(timeout=LOOK_S):
@@ -213,7 +208,8 @@ class OneStart:
                 if stream.has_enough or closing.is_set():
                     return
                 began = monotonic()
-                landed = runner.run(self._planned)
+                landed = runner.run(server.batch(number))
+                server.finish(number)
                 runner.record.size = batch_size.after_landing(runner.record.size, stream.stream.max_records)
                 stream.at, stream.newest = runner.landed_to, runner.reports.newest or stream.newest
                 stream.landed += 1
@@ -235,11 +231,13 @@ class OneStart:
 
     # -- while a query runs -------------------------------------------------------------------------------
 
-    def _attend(self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner) -> Next:
+    def _attend(
+        self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner, server: OffsetServer
+    ) -> Next:
         """Wait until the query should end, or has ended by itself."""
         stream = self.of
         looked = beaten = monotonic()
-        while query.isActive and not (stream.has_enough or self._failed.is_set() or stream.stop.wait(LOOK_S)):
+        while query.isActive and not (stream.has_enough or server.failure or stream.stop.wait(LOOK_S)):
             if self.goal is not None and _has_come_to(self.goal, runner.record.complete):
                 break
             if self._others and self.goal is None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-
 from typing import Any
 
 from lakehouse_ingest.pipeline.task import RouteWork, Work

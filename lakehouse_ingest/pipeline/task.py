@@ -9,6 +9,7 @@ the driver changes the tables, and then the batch reads these routes again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
 import pyarrow as pa
 import pyarrow.compute as pc
 

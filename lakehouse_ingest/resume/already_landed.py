@@ -83,6 +83,8 @@ def _add(held: dict[tuple[str, int], BitMap64], rows: pa.RecordBatch, starts: Ma
     at = rows[SOURCE]
     logs, partitions, offsets = (pc.struct_field(at, part) for part in ("log", "partition", "offset"))
     for (log, partition), start in starts.items():
-        wanted = pc.and_(pc.and_(pc.equal(logs, log), pc.equal(partitions, partition)), pc.greater_equal(offsets, start))
+        wanted = pc.and_(
+            pc.and_(pc.equal(logs, log), pc.equal(partitions, partition)), pc.greater_equal(offsets, start)
+        )
         if len(found := offsets.filter(wanted)):
             held[log, partition] = held.get((log, partition), BitMap64()) | bitmap_of(found)

@@ -5,8 +5,7 @@ from functools import lru_cache
 import pyarrow as pa
 from pyiceberg import types as I
 
-from catalog import columns_of
-from catalog.typenames import parse_type
+from catalog import columns_of, parse_type
 from lakehouse_ingest.schema.columns import ColumnPlan
 
 MOST_DIGITS = 38

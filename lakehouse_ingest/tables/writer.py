@@ -15,8 +15,8 @@ from lakehouse_ingest.tables.errors import (
     explained,
     superseded,
 )
-from lakehouse_ingest.tables.position import Position
 from lakehouse_ingest.tables.landing import BatchFiles, OneRequest
+from lakehouse_ingest.tables.position import Position
 from lakehouse_ingest.tables.registry import Registry
 
 CLAIM_TRIES = 8

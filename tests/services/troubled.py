@@ -106,3 +106,13 @@ def passed(table: Table) -> Table:
 def behind(table: Table) -> Callable[[Table], Table]:
     """A load of a replica that still shows this table."""
     return lambda _: table
+
+
+def cut(table: Table) -> Table:
+    """A load that shows where history was cut, as Iceberg for Java leaves it: what is left still names its parent."""
+    snapshots = [
+        each.model_copy(update={"parent_snapshot_id": each.parent_snapshot_id or 1})
+        for each in table.metadata.snapshots
+    ]
+    metadata = table.metadata.model_copy(update={"snapshots": snapshots})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)

@@ -235,6 +235,34 @@ def unknown_outcome(batch: Batch, at: int) -> None:
     count.add("forgotten", 1)
 
 
+def record_that_lands_twice(batch: Batch, at: int) -> None:
+    """It has an outcome here, and is said to have one elsewhere."""
+    batch.receipts[at].counts[0].elsewhere += 1
+
+
+def record_without_a_row(batch: Batch, at: int) -> None:
+    """Whatever its outcome was, it is counted as landed now."""
+    count = batch.receipts[at].counts[0]
+    count.received = count.share.end - count.share.start
+    count.outcomes = Counter({LANDED: count.received})
+    files = [WrittenFile(f"{at}.parquet", count.received - 1)]
+    count.rows = count.received - 1
+    batch.receipts[at] = TaskReceipt([count], files)
+    batch.receipts += [TaskReceipt([each]) for each in emptied(batch)]
+
+
+def row_of_no_record(batch: Batch, at: int) -> None:
+    count = Count(batch.receipts[at].counts[0].share, rows=1)
+    batch.receipts[at] = TaskReceipt([count], [WrittenFile(f"{at}.parquet", 1)])
+    batch.receipts += [TaskReceipt([each]) for each in emptied(batch)]
+
+
+def emptied(batch: Batch) -> list[Count]:
+    """Receipts of no record for all shares that no receipt covers any more."""
+    there = {count.share for receipt in batch.receipts for count in receipt.counts}
+    return [Count(share) for share in batch.planned if share not in there]
+
+
 def same_file(batch: Batch, at: int) -> None:
     """Two empty files of one path count no row wrong."""
     one = batch.receipts[at]
@@ -267,6 +295,9 @@ WRONG: list[Callable[[Batch, int], None]] = [
     more_than_there_is,
     below_nothing,
     unknown_outcome,
+    record_that_lands_twice,
+    record_without_a_row,
+    row_of_no_record,
     same_file,
     planned_with_a_gap,
     planned_with_an_overlap,

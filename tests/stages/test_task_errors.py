@@ -10,16 +10,15 @@ from lakehouse_ingest.stages.arrow.task_errors import raised
 
 AROUND = """An error occurred while calling o71.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times:
- org.apache.spark.api.python.PythonException: {said}
+ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "task.py", line 7, in task
+{said}
 	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
 """
 
 
 def as_spark_says(failure: Exception) -> str:
-    try:
-        raise failure
-    except Exception:  # noqa: BLE001 - as a worker does
-        return AROUND.format(said=traceback.format_exc())
+    return AROUND.format(said="".join(traceback.format_exception(failure)))
 
 
 class TestErrorOfATask:
@@ -31,17 +30,9 @@ class TestErrorOfATask:
         assert str(found) == sentence
 
     def test_is_the_last_one_that_was_raised(self) -> None:
-        def fail() -> None:
-            try:
-                raise TryAgain("first")
-            except TryAgain as cause:
-                raise SettingsRefused("last") from cause
-
-        try:
-            fail()
-        except SettingsRefused:
-            said = AROUND.format(said=traceback.format_exc())
-        found = raised(said)
+        last = SettingsRefused("last")
+        last.__cause__ = TryAgain("first")
+        found = raised(as_spark_says(last))
         assert type(found) is SettingsRefused
         assert str(found) == "last"
 

@@ -22,10 +22,9 @@ from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.records import Reason, SourceIdentity
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.formats import json_object
-from lakehouse_ingest.stages.routing import Route
+from lakehouse_ingest.stages.arrow.routing import Route
 from lakehouse_ingest.tables import Column, Connection, PipelineTables, Registered, TableSpec
-from lakehouse_ingest.tables.effects import Effects
+from lakehouse_ingest.tables.effects import TableEffects as Effects
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from telemetry import OFF
 from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
@@ -182,7 +181,7 @@ def test_where_nothing_may_be_made_what_is_missing_is_refused_by_the_setting() -
         assert lake.create(replace(SPEC, name="iot.others")).name == "iot.others"
         of_records = tables(lake, "{type}")
         assert of_records.at(Route(0, "", "sensors")) == Refusal(Reason.NO_TABLE, said.format(f"table {NAME}"))
-        assert not of_records.routes
+        assert not of_records.keepers
     with lake_with({}) as lake:
         lake.need(NAME)
 
@@ -257,7 +256,6 @@ def tables(lake: PipelineTables, template: str) -> StreamTables:
         lake,
         ChangesTables(lake),
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
-        json_object,
         "iot",
         "iot.lakehouse_batches",
         (),

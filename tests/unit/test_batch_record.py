@@ -13,7 +13,7 @@ from lakehouse_ingest.records import Range, SourceIdentity, Token
 from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, Tally
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
-from lakehouse_ingest.tables.effects import Effects
+from lakehouse_ingest.tables.effects import TableEffects as Effects
 
 AT = ("t", 0)
 START = Token("plant", 1, 1, -1)

@@ -46,10 +46,10 @@ CASES: list[tuple[Event, str, str, dict[str, Any], list[Metric]]] = [
         [("lakehouse.batches", 1, {"outcome": "failed", "stream": "s"})],
     ),
     (
-        Started(stream="s", epoch=3, topics=("t",), tables=1, shape="one pass", bad={"dead": ["not_utf8"]}),
+        Started(stream="s", epoch=3, topics=("t",), tables=1, bad={"dead": ["not_utf8"]}),
         "started",
         "info",
-        {"stream": "s", "epoch": 3, "topics": ["t"], "tables": 1, "shape": "one pass"},
+        {"stream": "s", "epoch": 3, "topics": ["t"], "tables": 1},
         [("lakehouse.records", 0, {"outcome": "dead", "reason": "not_utf8"})],
     ),
     (
@@ -232,7 +232,7 @@ def test_what_a_monitor_waits_for_is_there_from_the_start() -> None:
     bad = {"dead": ["not_utf8", "broken_json"]}
     with recorded() as seen, capture_logs() as lines:
         watch = Watch("plant-7", seen.telemetry)
-        watch.emit(Started(stream="s", epoch=3, topics=("t",), tables=1, shape="one pass", bad=bad))
+        watch.emit(Started(stream="s", epoch=3, topics=("t",), tables=1, bad=bad))
         assert lines[0]["event"] == "started"
         found = [(point.attributes["lakehouse.reason"], point.value) for point in seen.points("lakehouse.records")]
         assert found == [("not_utf8", 0), ("broken_json", 0)]

@@ -167,7 +167,7 @@ def _get(url: str, **headers: str) -> tuple[int, Any]:
 
 def test_a_batch_and_its_stages_are_signs_of_life(watch: Watch) -> None:
     watch.report("s", State.RUNNING)
-    with watch.batch("s", 3, "one pass"):
+    with watch.batch("s", 3):
         assert watch.board.shown()["s"]["batch_under_way"] == 3
         with watch.stage("write", "s", "t"):
             pass

@@ -98,7 +98,7 @@ def test_a_package_that_is_usable_alone_imports_none_of_the_others(package: str,
 @pytest.mark.parametrize(
     ("package", "doors"),
     [
-        ("catalog", {"tables", "schema"}),  # schema takes its plain values only
+        ("catalog", {"tables", "schema", "stages", "pipeline"}),  # all but tables take its plain values and files only
         ("telemetry", {"observe"}),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the two Kafka clients are given, each in its own words, and what is refused before either is asked."""
+"""What the Kafka client is given, and what is refused before it is asked."""
 
 import re
 import subprocess
@@ -15,14 +15,14 @@ from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.sources import kafka, refusals
 from lakehouse_ingest.stages.sources.client_options import (
     BOTH,
-    LIBRDKAFKA,
+    KNOWN,
     ONLY_JAVA,
     ONLY_LIBRDKAFKA,
     OURS,
-    sorted_out,
+    known_options,
 )
-from lakehouse_ingest.stages.sources.clients import for_java, for_librdkafka
-from lakehouse_ingest.stages.sources.refusals import of_java, of_text
+from lakehouse_ingest.stages.sources.clients import for_librdkafka
+from lakehouse_ingest.stages.sources.refusals import of_text
 from tests.services.young_broker import young_broker
 
 ROOT = Path(__file__).parents[2]
@@ -37,67 +37,53 @@ def source(**security: Any) -> SourceSettings:
 
 
 def test_without_security_nothing_is_said_of_it() -> None:
-    assert for_java(source())["security.protocol"] == "PLAINTEXT"
-    assert not [key for key in {**for_java(source()), **for_librdkafka(source())} if "sasl" in key or ".pem" in key]
+    assert for_librdkafka(source())["security.protocol"] == "plaintext"
+    assert not [key for key in for_librdkafka(source()) if "sasl" in key or ".pem" in key]
 
 
-def test_a_password_is_given_to_both() -> None:
-    given = source(username="u", password="p", ca=CA)
-    java, librdkafka = for_java(given), for_librdkafka(given)
-    assert java["security.protocol"] == "SASL_SSL"
-    assert java["ssl.truststore.certificates"] == librdkafka["ssl.ca.pem"] == CA
-    assert java["sasl.mechanism"] == librdkafka["sasl.mechanism"] == "PLAIN"
-    assert librdkafka["sasl.password"] == "p"
-    assert java["sasl.jaas.config"].endswith('PlainLoginModule required username="u" password="p";')
+def test_a_password_is_given() -> None:
+    given = for_librdkafka(source(username="u", password="p", ca=CA))
+    assert (given["security.protocol"], given["sasl.mechanism"]) == ("sasl_ssl", "PLAIN")
+    assert (given["sasl.username"], given["sasl.password"], given["ssl.ca.pem"]) == ("u", "p", CA)
 
 
-def test_a_password_may_hold_whatever_ends_a_word_of_java() -> None:
+def test_a_password_may_hold_anything() -> None:
     """The broker of the live tests asks for one like that."""
-    jaas = for_java(source(username='a"b', password='\\";\n=', mechanism="SCRAM-SHA-256"))["sasl.jaas.config"]
-    assert jaas.endswith(r"""ScramLoginModule required username="a\"b" password="\\\";\n=";""")
+    given = for_librdkafka(source(username='a"b', password='\\";\n=', mechanism="SCRAM-SHA-256"))
+    assert (given["sasl.username"], given["sasl.password"]) == ('a"b', '\\";\n=')
 
 
-def test_a_certificate_is_given_to_both_and_to_java_without_its_password() -> None:
-    given = source(certificate=CERTIFICATE, key=KEY, key_password="p")
-    java, librdkafka = for_java(given, "unlocked"), for_librdkafka(given)
-    assert (java["ssl.keystore.type"], java["ssl.keystore.key"]) == ("PEM", "unlocked")
-    assert (librdkafka["ssl.key.pem"], librdkafka["ssl.key.password"]) == (KEY, "p")
-    assert "ssl.key.password" not in java
+@pytest.mark.parametrize("kind", ["PRIVATE KEY", "RSA PRIVATE KEY"])
+def test_a_certificate_is_given_with_its_key_and_the_password(kind: str) -> None:
+    key = KEY.replace("PRIVATE KEY", kind)
+    given = for_librdkafka(source(certificate=CERTIFICATE, key=key, key_password="p"))
+    assert (given["ssl.certificate.pem"], given["ssl.key.pem"], given["ssl.key.password"]) == (CERTIFICATE, key, "p")
 
 
-def test_a_key_that_java_can_not_read_is_refused_with_the_way_to_mend_it() -> None:
-    with pytest.raises(SettingsRefused, match=r"`source\.security\.key` should be PKCS 8.*openssl pkcs8"):
-        for_librdkafka(source(certificate=CERTIFICATE, key=KEY.replace("PRIVATE", "RSA PRIVATE")))
+def test_tokens_are_asked_for() -> None:
+    given = for_librdkafka(source(token_url="http://t", client_id="c", client_secret="s", scope="all"))
+    assert given["sasl.oauthbearer.token.endpoint.url"] == "http://t"
+    assert (given["sasl.oauthbearer.client.id"], given["sasl.oauthbearer.client.secret"]) == ("c", "s")
+    assert (given["sasl.oauthbearer.method"], given["sasl.oauthbearer.scope"]) == ("oidc", "all")
 
 
-def test_tokens_are_asked_for_by_both() -> None:
-    given = source(token_url="http://t", client_id="c", client_secret="s", scope="all")
-    java, librdkafka = for_java(given), for_librdkafka(given)
-    assert java["sasl.jaas.config"].endswith('required clientId="c" clientSecret="s" scope="all";')
-    assert (
-        java["sasl.oauthbearer.token.endpoint.url"] == librdkafka["sasl.oauthbearer.token.endpoint.url"] == "http://t"
-    )
-    assert librdkafka["sasl.oauthbearer.method"] == "oidc"
-
-
-@pytest.mark.parametrize(("verify", "java", "librdkafka"), [(True, "https", "https"), (False, "", "none")])
-def test_a_host_is_verified_or_not(*, verify: bool, java: str, librdkafka: str) -> None:
-    given, key = source(ca=CA, verify_hostname=verify), "ssl.endpoint.identification.algorithm"
-    assert (for_java(given)[key], for_librdkafka(given)[key]) == (java, librdkafka)
+@pytest.mark.parametrize(("verify", "said"), [(True, "https"), (False, "none")])
+def test_a_host_is_verified_or_not(*, verify: bool, said: str) -> None:
+    given = source(ca=CA, verify_hostname=verify)
+    assert for_librdkafka(given)["ssl.endpoint.identification.algorithm"] == said
 
 
 # -- options ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spelling", ["session.timeout.ms", "session_timeout_ms"])
-def test_what_both_know_goes_to_both_in_any_spelling(spelling: str) -> None:
-    known = {"session.timeout.ms": "7"}
-    assert sorted_out({spelling: "7"}) == (known, known)
+def test_an_option_is_known_in_any_spelling(spelling: str) -> None:
+    assert known_options({spelling: "7"}) == {"session.timeout.ms": "7"}
 
 
-def test_what_one_knows_goes_to_that_one() -> None:
-    java, librdkafka = sorted_out({"max_poll_records": "7", "queued.max.messages.kbytes": "8"})
-    assert (java, librdkafka) == ({"max.poll.records": "7"}, {"queued.max.messages.kbytes": "8"})
+def test_what_only_java_knows_is_refused_by_name() -> None:
+    with pytest.raises(SettingsRefused, match=r"only Kafka's Java client knows max_poll_records.*leave it out"):
+        known_options({"max_poll_records": "7", "queued.max.messages.kbytes": "8"})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +107,7 @@ def test_what_one_knows_goes_to_that_one() -> None:
 )
 def test_what_we_have_a_setting_for_is_refused_and_names_it(key: str, ours: str) -> None:
     with pytest.raises(SettingsRefused, match=re.escape(f"can't hold {key}; use {ours}")):
-        sorted_out({key: "secret"})
+        known_options({key: "secret"})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +116,7 @@ def test_what_we_have_a_setting_for_is_refused_and_names_it(key: str, ours: str)
 )
 def test_what_neither_knows_is_refused_with_the_nearest(key: str, hint: str) -> None:
     with pytest.raises(SettingsRefused, match=f"no Kafka consumer knows {key} in `source.options`{re.escape(hint)}"):
-        sorted_out({key: "secret"})
+        known_options({key: "secret"})
 
 
 def test_each_name_is_in_one_list() -> None:
@@ -145,7 +131,7 @@ def test_each_of_our_settings_that_a_refusal_names_is_there() -> None:
     assert named <= fields | {"name"}
 
 
-@pytest.mark.parametrize("name", sorted(LIBRDKAFKA))
+@pytest.mark.parametrize("name", sorted(KNOWN))
 def test_librdkafka_knows_the_names(name: str) -> None:
     """It refuses an unknown one with other words than a value."""
     said = ""
@@ -184,27 +170,13 @@ def test_a_server_of_tokens_that_is_away_is_not_one_that_refuses(answer: str, er
 
 def test_a_sentence_stays_short_however_many_brokers_there_are() -> None:
     many = SourceSettings.model_validate({"brokers": ",".join(f"broker-{n}.example.com:9092" for n in range(50))})
-    failure = of_java("SaslAuthenticationException: no", many)
+    failure = of_text("SASL authentication error: no", many)
     assert len(str(failure)) <= LONGEST
+    assert failure is not None
     assert "`source.security`" in str(failure)
 
 
-@pytest.mark.parametrize(
-    ("said", "names"),
-    [
-        ("Caused by: org.apache.kafka.common.config.ConfigException: Invalid value x for configuration y.z: no", "y.z"),
-        ("…TopicAuthorizationException: Not authorized to access topics: [t]", "the topic t"),
-        ("…GroupAuthorizationException: Not authorized to access group: g", "`name`"),
-    ],
-)
-def test_what_java_refuses_is_for_the_one_who_wrote_the_settings(said: str, names: str) -> None:
-    failure = of_java(said, source())
-    assert isinstance(failure, SettingsRefused)
-    assert names in str(failure)
-
-
 def test_what_may_come_back_is_left_to_the_wait() -> None:
-    assert of_java("org.apache.kafka.common.errors.TimeoutException: Timed out", source()) is None
     assert of_text("Connect to ipv4#127.0.0.1:1 failed: Connection refused", source()) is None
 
 

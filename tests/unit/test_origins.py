@@ -15,9 +15,18 @@ from lakehouse_ingest.operations.adopt.groups import DATA_WRITTEN, event
 from lakehouse_ingest.operations.adopt.offsets_file import of_file
 from lakehouse_ingest.operations.adopt.summaries import BATCH, CONTROL, FLINK, QUERY, Traces, Writer, together, traces
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.stages.sources.kafka import as_json
 
 HEAD = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n'
+
+
+def as_json(offsets: Offsets) -> str:
+    """As Spark's own Kafka source writes them into its log."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        by_topic.setdefault(topic, {})[str(number)] = offset
+    return json.dumps(by_topic)
+
+
 maps = st.dictionaries(st.tuples(st.text(min_size=1), st.integers(0, 999)), st.integers(0, 2**62), max_size=8)
 numbers = st.integers(-(2**63), 2**63 - 1)
 

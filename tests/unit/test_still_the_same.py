@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from catalog import Snapshot
+from catalog import DataFileReceipt, Snapshot
 from lakehouse_ingest.errors import NeedsOperator, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger.keys import SETTINGS
 from lakehouse_ingest.ledger.marks import Mark, to_summary
@@ -16,13 +16,13 @@ from lakehouse_ingest.pipeline import batch, reporting
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.one_start import refuse_recreated
 from lakehouse_ingest.pipeline.reporting import BatchReports
-from lakehouse_ingest.records import SourceIdentity, Token
-from lakehouse_ingest.schema.layout import FileOptions
+from lakehouse_ingest.pipeline.passes import Outcome
+from lakehouse_ingest.records import Range, SourceIdentity, Token
 from lakehouse_ingest.stages.tally import LANDED, Tally
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import Position, TableState
-from lakehouse_ingest.tables.effects import Landing, Unpublished
-from lakehouse_ingest.tables.publishing import OnBranch
+from lakehouse_ingest.tables.effects import Landing
+from lakehouse_ingest.tables.landing import OneCommit
 
 # -- topics -----------------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, i
 
 
 # Of a state that somebody else has loaded: no catalog is asked.
-WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
+WAY = OneCommit(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
 PLACE = Position(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
 MARKED = to_summary(mark(UP_TO_NINE), {})
 BACK = to_summary(mark(UP_TO_FIVE, batch=-1), {})
@@ -153,27 +153,31 @@ def test_a_branch_that_somebody_drops_is_made_again_by_the_next_start() -> None:
         WAY.unmoved(PLACE, state(MARKED, refs={"main": 1}))
 
 
+def written(rows: int) -> DataFileReceipt:
+    return cast("DataFileReceipt", SimpleNamespace(record_count=rows, size=10, partition=()))
+
+
 def test_a_landing_is_told_by_its_own_commit() -> None:
     """Main may be another pipeline's by the time that ours has expired what is old."""
     ours, theirs = (
         Position(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main) for main in (1, 2)
     )
-    effects = SimpleNamespace(publish=lambda _: ours, expire=lambda _: theirs)
-    opened, stream, watch, reports, refuse, threads = (MagicMock() for _ in range(6))
-    runner = BatchRunner(opened, stream, cast("Any", effects), watch, reports, refuse, threads)
-    landing = Landing(ours, FileOptions())
-    receipt = runner._publish_rows(Unpublished(landing, mark(UP_TO_NINE), 1, 5, 1, 10, 1))
-    assert (receipt.snapshot, receipt.schema) == (1, 1)
+    effects = SimpleNamespace(land=lambda *_: ours, expire=lambda _: theirs)
+    opened, stream, reader, watch, reports, refuse, threads = (MagicMock() for _ in range(7))
+    opened.held.beyond_in.return_value = {}
+    runner = BatchRunner(opened, stream, cast("Any", effects), reader, watch, reports, refuse, threads, 1)
+    landing = Landing(ours, MagicMock())
+    identity = batch.BatchIdentity(Range({("t", 0): 5}, UP_TO_NINE), Token(PIPELINE, 1, 3, 0), "")
+    receipt = runner._land_files(landing, [written(5)], identity)
+    assert (receipt.snapshot, receipt.schema, receipt.rows) == (1, 1, 5)
     assert landing.place is theirs
 
 
 def test_dead_letters_that_were_there_no_more_are_not_lost_in_silence() -> None:
-    """They are read a second time, and a topic may have been compacted in between."""
-    landing = Landing(PLACE, FileOptions())
-    tally = Tally({("t", 0): {LANDED: 7, "broken_json": 2}})
-    batch._check_letters(Unpublished(landing, mark(UP_TO_NINE), 1, 2, 1, 10, 1), tally)
-    with pytest.raises(TryAgain, match="2 records have a fault, but only 1 could be read again"):
-        batch._check_letters(Unpublished(landing, mark(UP_TO_NINE), 1, 1, 1, 10, 1), tally)
+    outcome = Outcome(Tally({("t", 0): {LANDED: 7, "broken_json": 2}}), {}, [], [])
+    batch._check_letters([written(1), written(1)], outcome)
+    with pytest.raises(TryAgain, match="2 records have a fault, but 1 were written for the dead-letter table"):
+        batch._check_letters([written(1)], outcome)
 
 
 def test_a_tables_metadata_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

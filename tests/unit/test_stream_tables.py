@@ -9,13 +9,10 @@ import pytest
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger.keys import TYPE
-from lakehouse_ingest.pipeline import split_by_table
-from lakehouse_ingest.pipeline.batch import BatchRunner
-from lakehouse_ingest.records import Reason
-from lakehouse_ingest.schema.layout import FileOptions
+from lakehouse_ingest.pipeline import batch
+from lakehouse_ingest.records import Range, Reason, Token
 from lakehouse_ingest.settings import Settings, TableSettings
-from lakehouse_ingest.stages.formats import json_object
-from lakehouse_ingest.stages.routing import Route
+from lakehouse_ingest.stages.arrow.routing import Route
 from lakehouse_ingest.tables import Column, PipelineTables, Position, Registered, TableState, stream_tables
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import REFUSED_S, Refusal, StreamTables, foretold
@@ -34,14 +31,16 @@ def full(told: dict[str, Any], *, landed: bool) -> StreamTables:
     )
 
 
+OF_TYPES = {"topics": ["t"], "type_from": "key", "tables": [{"table": "{type}"}], "max_tables": 1}
+STREAM = Settings.model_validate({"name": "plant", "streams": [OF_TYPES]}).streams[0]
+
+
 def fed_from(**lake: Any) -> StreamTables:
-    stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": "{type}"}], "max_tables": 1}
     there = cast("Any", SimpleNamespace(**lake))
     return StreamTables(
         there,
         there,
-        Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
-        json_object,
+        STREAM,
         "iot",
         "iot.lakehouse_batches",
         (),
@@ -148,22 +147,31 @@ def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() 
     assert unmade.detail.endswith("it may not be made: make it, or allow it; see `catalog.create`")
 
 
-def test_a_table_is_registered_before_the_one_pass_that_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is there and empty at the first start needs no look; the batch record has to know of it all the same."""
+def test_a_table_is_registered_before_the_tasks_that_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there and empty at the first start brings no news; the batch log has to know of it all the same."""
     told: list[dict[str, Registered]] = []
     lake = cast("Any", MagicMock(tell=lambda _, properties: told.append(properties)))
     lake.register = partial(PipelineTables.register, lake)
     tables = fed_from(register=lake.register)
     place = Position("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
-    keeper = TableKeeper(
-        lake, lake, place.table, TableSettings(), json_object, 1, MagicMock(), landing=Landing(place, FileOptions())
-    )
-    tables._found[Route(0)] = keeper
+    landing = Landing(place, MagicMock())
+    tables._found[Route(0)] = TableKeeper(lake, lake, place.table, TableSettings(), 1, MagicMock(), landing=landing)
     registered: list[int] = []
-    monkeypatch.setattr(split_by_table, "whole", lambda *_: registered.append(len(told)))
-    runner = cast("BatchRunner", SimpleNamespace(tables=tables, _span=None))
+
+    class Written(Exception): ...
+
+    def outcome(*_: object) -> None:
+        registered.append(len(told))
+        raise Written
+
+    monkeypatch.setattr(batch.Passes, "outcome", outcome)
+    opened = MagicMock(tables=tables, held=MagicMock(held={}))
+    runner = batch.BatchRunner(
+        opened, STREAM, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), 2
+    )
+    read = batch.BatchIdentity(Range({("t", 0): 0}, {("t", 0): 1}), Token("p", 0, 1, 0), "")
     for _ in range(2):
-        with BatchRunner._split(runner, MagicMock(), keeper, MagicMock()):
-            pass
+        with pytest.raises(Written):
+            runner._read(read, traced=False)
     assert registered == [1, 1]  # nothing is asked of the catalog by the second batch
     assert tables.registered["iot.sensors"].uuid == "u"

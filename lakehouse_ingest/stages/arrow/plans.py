@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from catalog import Contract
-from catalog.contracts import FOLLOW
+from catalog import FOLLOW, Contract
 from lakehouse_ingest.schema.columns import RefusedField, TablePlan
 
 

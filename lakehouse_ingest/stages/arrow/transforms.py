@@ -155,7 +155,7 @@ class Transformer:
             numbers = _one(made[ROW]).cast(pa.int64())
         except pa.ArrowException:
             raise self._untraceable(f"a column `{ROW}` of the type {made[ROW].type}") from None
-        if numbers.null_count or not pc.all(pc.is_in(numbers, _one(given[ROW])), min_count=0).as_py():
+        if not pc.all(pc.is_in(numbers, _one(given[ROW])), min_count=0).as_py():
             raise self._untraceable(f"a `{ROW}` that it was not given")
         if FAULT in made.schema.names and not _is_text(made.schema.field(FAULT).type):
             raise self._refusal(f"it returned `{FAULT}` as {made.schema.field(FAULT).type}, and it should be text")

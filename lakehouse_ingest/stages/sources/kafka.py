@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
+
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import Offsets, SourceIdentity

@@ -8,6 +8,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from catalog import CatalogClient, ensure_namespace
 from tests.services.landing_cases import *  # noqa: F403 - the cases that any catalog passes
+from tests.services.landing_refusals import *  # noqa: F403
 from tests.services.landings import LandingBench
 
 
@@ -16,5 +17,5 @@ def bench(tmp_path: Path) -> Iterator[LandingBench]:
     there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     client = CatalogClient(there)
     ensure_namespace(client, "ns")
-    yield LandingBench(client, "ns.t", keeps_no_trace_of_a_cut=True)
+    yield LandingBench(client, "ns.t")
     there.close()

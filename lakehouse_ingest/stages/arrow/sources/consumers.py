@@ -25,6 +25,10 @@ from lakehouse_ingest.stages.sources.clients import for_librdkafka
 
 KEPT = 4  # by one process; each has some threads and connections
 ERRORS_KEPT = 50
+SMALLEST_REQUEST, LARGEST_REQUEST = (
+    1_000,
+    1_000_000,
+)  # bytes: what librdkafka takes for `message.max.bytes`, its default
 # Before the user's options, which may change them.
 TUNED: dict[str, Any] = {
     "check.crcs": True,  # as Java's client does
@@ -99,13 +103,22 @@ def let_go_all() -> None:
 
 
 def _client(settings: SourceSettings, group: str) -> dict[str, Any]:
+    options = for_librdkafka(settings)
     return {
         **TUNED,
-        **for_librdkafka(settings),
+        **options,
+        **_small_answers(options.get("fetch.max.bytes", "")),
         **FIXED,
         "isolation.level": settings.isolation,
         "group.id": group,  # the client demands one; no group is joined, and no offset is committed
     }
+
+
+def _small_answers(size: str) -> dict[str, Any]:
+    """librdkafka refuses answers that are smaller than its own requests may be. Java's client takes any size."""
+    if not size.isdigit() or int(size) >= LARGEST_REQUEST:
+        return {}
+    return dict.fromkeys(("fetch.max.bytes", "message.max.bytes"), max(SMALLEST_REQUEST, int(size)))
 
 
 def _made(client: dict[str, Any], settings: SourceSettings, log: str, epoch: int) -> KeptConsumer:

@@ -6,7 +6,7 @@ the reference decoder reads the record.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -14,9 +14,11 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_ingest.stages.arrow.event_time import INSTANT, instants
 from lakehouse_ingest.stages.arrow.records import Real, Value
+from lakehouse_ingest.stages.arrow.trees import holds
 
 INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -24,6 +26,7 @@ INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 FLOAT32 = Annotated[float, msgspec.Meta(ge=-3.4028234e38, le=3.4028234e38)]
 NOTHING = list[None] | dict[str, None] | None  # what a field without a column may hold
 MOST_SPARE = 1_000  # such fields that an object knows
+NO_VALUE = (ValueError, pa.ArrowTypeError)  # ValueError stands for ArrowInvalid as well
 PLAIN: dict[pa.DataType, Any] = {
     pa.int32(): INT32,
     pa.int64(): INT64,
@@ -42,13 +45,13 @@ class Node(Protocol):
         """The type that msgspec decodes it to, unless it is null."""
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """The decoded values in Arrow. Raises ValueError, or an error of Arrow, if one of them is no such value."""
+        """The decoded values in Arrow. Raises one of `NO_VALUE` if one of them is not what the column takes."""
 
     def learn(self, value: Value) -> bool:
         """Prepare for values like this one. Returns whether anything changed."""
 
 
-def node_of(kind: pa.DataType) -> Node:
+def node_of(kind: pa.DataType) -> Node:  # noqa: PLR0911 - one for each kind
     """The node for a wire type."""
     if pa.types.is_string(kind):
         return Text()
@@ -94,7 +97,7 @@ class Text:
     def array(self, values: Sequence[Any]) -> pa.Array:
         try:
             return pa.array(values, pa.string())
-        except pa.ArrowException:
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
             return pa.array(list(map(_text, values)), pa.string())
 
     def learn(self, value: Value) -> bool:
@@ -104,11 +107,7 @@ class Text:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # msgspec writes only integers of 64 bits
-    return msgspec.json.encode(value).decode()
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 class Instants:
@@ -136,29 +135,38 @@ class Digits:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
+        whole, scale = kind.precision - kind.scale, kind.scale
+        # Arrow's cast is only right for these: others may become any number, because it does not notice an overflow.
+        fraction = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+        self._exact = rf"^-?{f'[0-9]{{1,{whole}}}' if whole else '0'}{fraction}$"
 
     def python(self) -> Any:
-        return Any
+        return Any  # only without a type msgspec hands out the text of a number
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         if set(map(type, values)) <= {int, type(None)}:
-            with suppress(pa.ArrowInvalid, OverflowError):  # of more than 64 bits
+            with suppress(pa.ArrowInvalid, OverflowError):  # a type that does not hold all integers of 64 bits
                 return pa.array(values, pa.int64()).cast(self._kind)
-        return pa.array(list(map(_number, values)), pa.string()).cast(self._kind)
+        texts, exact = self._texts(values)
+        if pc.min(exact).as_py() is False:
+            raise ValueError("some are no numbers, or have too many digits")
+        return texts.cast(self._kind)
 
     def learn(self, value: Value) -> bool:  # noqa: ARG002 - there is nothing to learn
         return False
 
+    def misfits(self, values: Sequence[Any]) -> list[int]:
+        """The numbers of the values that are not certainly exact."""
+        return pc.indices_nonzero(pc.invert(self._texts(values)[1])).to_pylist()  # type: ignore[no-any-return]
 
-def _number(value: Any) -> str | None:
-    """A number as it is written."""
-    if value is None:
-        return None
-    if isinstance(value, msgspec.Raw):
-        return bytes(value).decode()
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    raise ValueError("not a number")
+    def _texts(self, values: Sequence[Any]) -> tuple[pa.StringArray, pa.BooleanArray]:
+        written = [bytes(each) if type(each) is msgspec.Raw else _whole(each) for each in values]
+        texts = pa.array(written, pa.binary()).cast(pa.string())
+        return texts, pc.match_substring_regex(texts, self._exact)
+
+
+def _whole(value: Any) -> bytes | None:
+    return None if value is None else str(value).encode() if type(value) is int else b"no number"
 
 
 class Fields:
@@ -174,7 +182,7 @@ class Fields:
 
     def python(self) -> type[msgspec.Struct]:
         names = {**self._names, **self._spare}
-        # msgspec looks for a key behind the last one that it found. In another order, 40 fields cost five times as much.
+        # msgspec looks for a key behind the last one that it found. In another order 40 fields take five times as long.
         order = [name for name in {**self._order, **names} if name in names]
         made = msgspec.defstruct(
             "Expected",
@@ -213,22 +221,18 @@ class Fields:
         for name, each in value.items() if isinstance(value, dict) else ():
             if name in self.nodes:
                 change |= self.nodes[name].learn(each)
-            elif name in self._spare or not holds_nothing(each) or not can_be_expected(name):
-                continue
-            elif len(self._spare) < MOST_SPARE:
-                self._spare[name] = f"s{len(self._spare)}"
-                change = True
-            self._order.setdefault(name)
+            elif name not in self._spare and not holds(each) and can_be_expected(name):
+                change |= self._expect(name)
+            if name in self.nodes or name in self._spare:
+                self._order.setdefault(name)
         return change
 
-
-def holds_nothing(value: Value) -> bool:
-    """Whether a field with this value gets no column, and is missed by nobody."""
-    return value is None or (isinstance(value, list | dict) and all(each is None for each in _parts(value)))
-
-
-def _parts(value: list[Value] | dict[str, Value]) -> Iterable[Value]:
-    return value.values() if isinstance(value, dict) else value
+    def _expect(self, name: str) -> bool:
+        """Expect a field without a column, as long as it holds nothing."""
+        if len(self._spare) == MOST_SPARE:
+            return False
+        self._spare[name] = f"s{len(self._spare)}"
+        return True
 
 
 def can_be_expected(name: str) -> bool:
@@ -249,7 +253,7 @@ class Items:
         return pa.ListArray.from_arrays(_offsets(values), elements, type=self._kind, mask=_missing(values))
 
     def learn(self, value: Value) -> bool:
-        return isinstance(value, list) and any([self._element.learn(each) for each in value])
+        return isinstance(value, list) and max(map(self._element.learn, value), default=False)
 
 
 class Entries:
@@ -268,7 +272,7 @@ class Entries:
         return pa.MapArray.from_arrays(_offsets(values), keys, found, type=self._kind, mask=_missing(values))
 
     def learn(self, value: Value) -> bool:
-        return isinstance(value, dict) and any([self._value.learn(each) for each in value.values()])
+        return isinstance(value, dict) and max(map(self._value.learn, value.values()), default=False)
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
