@@ -15,6 +15,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -137,9 +138,12 @@ class BatchRunner:
             transform=self.transform,
         )
         self.tables.register()
-        with self.watch.stage("write", self.name, runs=("read", "route", "decode", "shape", "write")):
+        ready = Ready(self.tables, self._each, partial(self.watch.stage, "plan", self.name))
+        with self._span("write", tasks=len(tasks)) as span:
             reached(FailPoint.WRITING)
-            outcome = Passes(tasks, self.effects.write, Ready(self.tables, self._each)).outcome(work)
+            outcome = Passes(tasks, self.effects.write, ready).outcome(work)
+            span.set(**{f"{stage}_s": round(seconds, 6) for stage, seconds in outcome.seconds.items()})
+        self.watch.stages(self.name, outcome.seconds)
         if self.stream.on_error == "raise":
             _refuse_bad(outcome)
         reached(FailPoint.STAGED)

@@ -5,7 +5,7 @@ driver creates and changes tables. The last pass takes nothing as news: what has
 dead-lettered. So a sender can't keep a batch going.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +31,7 @@ class Outcome:
     parts: Mapping[Way, Sequence[Part]]
     failures: Sequence[BaseException]  # the errors of tables that could not be made ready
     notes: Sequence[str]  # why some of the records have no table yet
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of all tasks together, by stage
 
     def files(self, route: Route) -> list[DataFileReceipt]:
         return [file for part in self.parts.get(route, ()) for file in part.files]
@@ -45,6 +46,7 @@ class Passes:
     ready: Ready  # knows the tables, and makes them ready for news
     _kept: dict[Way, list[Part]] = field(default_factory=dict)
     _passes: list[list[TaskReceipt]] = field(default_factory=list)
+    _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def outcome(self, work: Work) -> Outcome:
         for number in range(MOST_PASSES):
@@ -53,6 +55,8 @@ class Passes:
             for receipt in receipts:
                 if receipt.error:
                     raise receipt.error
+                for stage, seconds in receipt.seconds.items():
+                    self._seconds[stage] += seconds
             news = _news(receipts)
             self._keep(receipts, {*news})
             if not news:
@@ -61,7 +65,7 @@ class Passes:
             work = replace(work, only=frozenset(news), one_in=0)
         planned = [share for shares in self.tasks for share in shares]
         tally = tiles(planned, *self._passes, keeps_letters=False)
-        return Outcome(tally, self._kept, self.ready.failures, self.ready.notes)
+        return Outcome(tally, self._kept, self.ready.failures, self.ready.notes, self._seconds)
 
     def _keep(self, receipts: Sequence[Receipt], again: set[Way]) -> None:
         """Keep what is settled. Nothing of a route with news is, in any task: all of it is read again."""

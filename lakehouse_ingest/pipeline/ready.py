@@ -1,6 +1,7 @@
 """Make the tables of a batch ready for its records, and tell the tasks what they have to know of them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ class Ready:
 
     tables: StreamTables
     each: Each
+    observed: Callable[[], AbstractContextManager[object]] = nullcontext  # is entered for each change of the tables
     refused: dict[Route, Fault] = field(default_factory=dict)
     failures: list[BaseException] = field(default_factory=list)  # the errors of tables that could not be made ready
     notes: list[str] = field(default_factory=list)  # why some of the records have no table yet
@@ -46,6 +48,10 @@ class Ready:
         Tables are created and then registered in groups of `AT_A_TIME`. If the start ends between the two, the next
         start finds at most these tables unregistered, and still without rows.
         """
+        with self.observed():
+            self._make(news)
+
+    def _make(self, news: Mapping[Route, SeenFields]) -> None:
         ordered = sorted(news, key=str)
         for routes in (ordered[at : at + AT_A_TIME] for at in range(0, len(ordered), AT_A_TIME)):
             self.tables.look_up(routes)

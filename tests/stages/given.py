@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakehouse_ingest.schema.columns import TablePlan
 from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.formats import json as json_format
+from lakehouse_ingest.stages.arrow.formats import json_object as json_format
 from lakehouse_ingest.stages.arrow.plans import RoutePlan
 from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Tree
 from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped

@@ -15,7 +15,7 @@ from lakehouse_ingest.records import FAULT, Reason
 from lakehouse_ingest.schema.columns import TOO_MANY, Aside, ColumnPlan, RefusedField, TablePlan, declared
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages.arrow import dead_letters
-from lakehouse_ingest.stages.arrow.formats import json as form
+from lakehouse_ingest.stages.arrow.formats import json_object as form
 from lakehouse_ingest.stages.arrow.plans import RoutePlan
 from lakehouse_ingest.stages.arrow.records import Faults, Records
 from lakehouse_ingest.stages.arrow.routing import Router, row_numbers

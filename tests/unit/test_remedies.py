@@ -64,6 +64,10 @@ CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.BranchesRefused: SettingsRefused,
     catalog.MetadataMissing: NeedsOperator,
     catalog.FilesUnfit: TryAgain,  # the next start holds the table against the settings
+    catalog.LayoutMoved: TryAgain,  # likewise
+    catalog.FenceMoved: TryAgain,  # the next look at the table says whether a newer start has moved it
+    catalog.TableReplaced: TableChanged,
+    catalog.FormatUnwritable: NeedsOperator,
 }
 FOUND = {catalog.FileMissing}  # by who looks for it: an answer, not a failure
 OTHERS: tuple[Exception, ...] = (

@@ -16,7 +16,7 @@ from lakehouse_ingest import plugins
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.stages.arrow.records import Fault, Tree
 
-FORMATS = {"json": "lakehouse_ingest.stages.arrow.formats.json"}
+FORMATS = {"json": "lakehouse_ingest.stages.arrow.formats.json_object"}
 GROUP = "lakehouse_ingest.formats"
 
 
