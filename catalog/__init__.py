@@ -50,6 +50,7 @@ from catalog.errors import (
 )
 from catalog.evolution import add_columns, apply
 from catalog.fences import Expected, FencePosition
+from catalog.file_counter import FileCounter
 from catalog.file_fit import fitting_layout
 from catalog.file_writer import FileWriter
 from catalog.landing import Attempts, FileLayout, LandingTry, land, land_rows, move_fence_up, orphans_of
@@ -95,6 +96,7 @@ __all__ = [
     "FenceMoved",
     "FencePosition",
     "FieldVerdict",
+    "FileCounter",
     "FileLayout",
     "FileMissing",
     "FileNames",
