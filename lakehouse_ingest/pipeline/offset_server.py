@@ -52,7 +52,9 @@ class OffsetServer:
     there is something to read, or return the same offsets. It is called in a thread of its own, by one at a time.
     """
 
-    def __init__(self, start: Offsets, next_end: NextEnd, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, start: Offsets, next_end: NextEnd, patience_s: float = PATIENCE_S, scratch: Path | None = None
+    ) -> None:
         self.failure: BaseException | None = None  # what `next_end` raised; it ends the query
         self._start: Offsets = dict(start)  # of the query
         self._done: Offsets = self._start  # what has finished
@@ -62,7 +64,7 @@ class OffsetServer:
         self._asked: Future[Offsets] | None = None
         self._is_closed = False
         self._lock = Lock()
-        self._folder = _private_folder()
+        self._folder = _private_folder(scratch)
         self.address = str(self._folder / "offsets")
         self._server = _OffsetSocket(self.address, self._answer)
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -233,9 +235,9 @@ def _following(start: Offsets, end: Offsets) -> Offsets:
     return dict(end)
 
 
-def _private_folder() -> Path:
-    """A folder for the socket. Its path has to be short, so it can't be one of ours below a long path."""
-    folder = Path(mkdtemp(prefix="lakehouse-offsets-"))
+def _private_folder(scratch: Path | None) -> Path:
+    """A folder for the socket. Below our scratch it is deleted even after a kill, unless its path is too long there."""
+    folder = Path(mkdtemp(prefix="lakehouse-offsets-", dir=scratch))
     if len(bytes(folder)) > LONGEST_PATH - len("/offsets"):
         folder.rmdir()
         folder = Path(mkdtemp(prefix="lakehouse-offsets-", dir="/tmp"))
