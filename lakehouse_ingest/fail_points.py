@@ -4,8 +4,9 @@ Each moment has a name, so a test can try all of them and prove that it missed n
 
     LAKEHOUSE_TEST_FAIL_AT="published:2+0.15"    # kills 0.15 s after the process reaches this for the second time
 
-Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call to Spark. A proxy
-before the catalog reaches moments between a request and its answer.
+Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call, as while the
+tasks of a batch run. A proxy before the catalog reaches moments between a request and its answer. Python workers of
+Spark have the variable too: a moment inside a task kills the worker alone, and each worker counts for itself.
 """
 
 import json
@@ -27,11 +28,12 @@ class FailPoint(StrEnum):
     EVOLVING = "evolving"  # before a table gets a new column
     EVOLVED = "evolved"  # after that
     REGISTERED = "registered"  # a new table is registered, but has no rows yet
-    WRITING = "writing"  # before data files are written
-    STAGED = "staged"  # they are written and committed, but no reader sees them yet
+    WRITING = "writing"  # before the tasks read records and write data files
+    IN_TASK = "in_task"  # a task has rows for a table
+    STAGED = "staged"  # the tasks have written their files, and nothing is committed yet
     WRITING_LETTERS = "writing_letters"
-    PUBLISHING = "publishing"  # before the branch `main` is moved
-    PUBLISHED = "published"  # one table is published, the next perhaps not
+    PUBLISHING = "publishing"  # before the request that commits a table's files
+    PUBLISHED = "published"  # one table is committed, the next perhaps not
     EXPIRING = "expiring"
     LANDED = "landed"  # all tables have the batch, the batch log does not
     RECORDED = "recorded"  # the batch log has it, but the group offsets are not published yet

@@ -156,7 +156,8 @@ class OneStart:
         with ExitStack() as ends:
             with stream.watch.span("source.read", stream.name):
                 stream.at = runner.start
-                server = ends.enter_context(OffsetServer(runner.start, partial(self._next_end, runner), scratch=stream.scratch))
+                plan = partial(self._next_end, runner)
+                server = ends.enter_context(OffsetServer(runner.start, plan, scratch=stream.scratch))
                 batch = Callback(self.session, self._batch(runner, server, failures))
                 query = (
                     offset_frame(self.session, server)
