@@ -123,10 +123,13 @@ class _Task:
 
     def _chunk(self, share: Share, count: Count, records: Records) -> None:
         kept, trimmed = without(records, self._work.held)
-        if trimmed:
-            count.add(TRIMMED, trimmed)
-            records = records.take(kept)
         only = self._work.only
+        if trimmed:
+            if only is None:
+                count.add(TRIMMED, trimmed)
+            else:
+                count.elsewhere += trimmed  # the first pass counted them
+            records = records.take(kept)
         for routed in self._router.split(records):
             if only is None or routed.way in only:
                 self._way(share, routed, records)
