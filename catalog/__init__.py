@@ -49,20 +49,11 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
+from catalog.fences import Expected, FencePosition
 from catalog.file_counter import FileCounter
 from catalog.file_fit import fitting_layout
 from catalog.file_writer import FileWriter
-from catalog.landing import (
-    Attempts,
-    Expected,
-    FencePosition,
-    FileLayout,
-    LandingTry,
-    land,
-    land_rows,
-    move_fence_up,
-    orphans_of,
-)
+from catalog.landing import Attempts, FileLayout, LandingTry, land, land_rows, move_fence_up, orphans_of
 from catalog.listing import LiveFile, live_files
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.partitions import same_partitions

@@ -11,6 +11,7 @@ from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import Requirements, Updates
 from catalog.connection import CatalogClient
 from catalog.errors import RequestRefused
+from catalog.fences import Expected, TableLooks
 from catalog.planning import Plan, additions, plan
 from catalog.pyiceberg_internals import uncommitted_changes
 from catalog.repartitioning import repartition
@@ -18,11 +19,12 @@ from catalog.specs import Column, TableState
 from catalog.typenames import parse_type
 
 
-def apply(client: CatalogClient, name: str, planned: Plan) -> TableState:
+def apply(client: CatalogClient, name: str, planned: Plan, expected: Expected | None = None) -> TableState:
     """Make the plan's changes in one commit; what the plan refuses is not touched.
 
     If others have changed the table since, it is planned again. What they did as well is left out, and nothing is done
     that the plan did not say. Raises RequestRefused for an objection, and for the plan of another table.
+    With `expected`, only the writer whose fence is still where it left it may change the table; see `fences`.
     """
     if name != planned.wanted.name:
         raise RequestRefused(f"the plan is of table {planned.wanted.name}, not of {name}")
@@ -33,7 +35,7 @@ def apply(client: CatalogClient, name: str, planned: Plan) -> TableState:
             raise RequestRefused("; ".join(again.objections))
         return [each for each in again.changes if planned.covers(each)]
 
-    return _change(client, name, "evolution", still_to_do)
+    return _change(client, name, "evolution", still_to_do, expected)
 
 
 def add_columns(client: CatalogClient, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
@@ -58,12 +60,22 @@ def add_columns(client: CatalogClient, name: str, columns: Sequence[tuple[str, C
 
 
 def _change(
-    client: CatalogClient, name: str, what: str, still_to_do: Callable[[TableState], Sequence[Change]]
+    client: CatalogClient,
+    name: str,
+    what: str,
+    still_to_do: Callable[[TableState], Sequence[Change]],
+    expected: Expected | None = None,
 ) -> TableState:
+    looks = TableLooks(name, what, expected) if expected else None
+
     def attempt(table: Table, state: TableState) -> ProposedCommit | None:
+        if looks:
+            looks.check(state)
         with client.calling(f"{what} of table {name}"):
             changes = still_to_do(state)
-            return ProposedCommit(*_requests(table, changes)) if changes else None
+            requirements, updates = _requests(table, changes)
+        fenced = expected.requirements if expected else ()
+        return ProposedCommit((*requirements, *fenced), updates) if changes else None
 
     return commit_loop(client, name, what, attempt)
 

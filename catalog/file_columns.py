@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from catalog.errors import RequestRefused
 
-Rows: TypeAlias = "pa.RecordBatch | pa.Table"
+Rows: TypeAlias = pa.RecordBatch | pa.Table
 # pyiceberg gives the wide forms; rows come in the usual ones, and Parquet makes no difference between them.
 _USUAL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles
 from catalog.file_columns import Rows, file_columns
-from catalog.file_partitions import Partition, Partitions
+from catalog.file_partitions import Partitions, PartitionValues
 
 
 class FileCounter:
@@ -14,7 +14,7 @@ class FileCounter:
         self._table, self._stem = table, names.stem()
         self._columns = file_columns(table.schema_json)
         self._partitions = Partitions(self._columns, table.spec)
-        self._rows: Counter[Partition] = Counter()
+        self._rows: Counter[PartitionValues] = Counter()
 
     def write(self, rows: Rows) -> None:
         for batch in self._columns.fit(rows).to_batches() if hasattr(rows, "to_batches") else [self._columns.fit(rows)]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from catalog.data_files import TableFiles
 from catalog.errors import RequestRefused
 from catalog.file_columns import FileColumns, Rows, plain
 
-Partition = tuple[object, ...]
+PartitionValues: TypeAlias = tuple[object, ...]
 _NAN = float("nan")  # always the same object, so that two partitions with it are equal
 _LONGEST = 128  # characters of a folder's name: stores take about 255 bytes, and a value may be of any length
 _CODE_NAMES = {"write.py-location-provider.impl", "write.location-provider.impl"}
@@ -43,7 +43,7 @@ class Partitions:
             if isinstance(each.transform, UnknownTransform):
                 raise RequestRefused(f"the table is partitioned by {each.name} with a transform that is not understood")
 
-    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
         """Give the rows by their partitions; a partition may come several times."""
         keys = [_Key.of(field, self.columns, rows) for field in self.spec.fields]
         if all(len(key.values) == 1 for key in keys):
@@ -62,7 +62,7 @@ class Partitions:
             begin = end
 
     @staticmethod
-    def _partition(keys: "list[_Key]", code: int) -> Partition:
+    def _partition(keys: "list[_Key]", code: int) -> PartitionValues:
         values = []
         for key in reversed(keys):
             code, at = divmod(code, len(key.values))
@@ -143,23 +143,27 @@ class Locations:
     """Where a table's files go."""
 
     table: TableFiles
+    columns: FileColumns
 
-    def of(self, name: str, partition: Partition) -> str:
+    def of(self, name: str, partition: PartitionValues) -> str:
         """Give the location of a new file."""
         folder = cast("PartitionKey", _Folder(self.folder(partition))) if partition else None
-        return self._provider.new_data_location(name, folder)
+        return str(self._provider.new_data_location(name, folder))
 
-    def folder(self, partition: Partition) -> str:
+    def folder(self, partition: PartitionValues) -> str:
         """Name the folder of a partition as Iceberg does, but no longer than stores take."""
         parts = []
-        kinds = self.table.spec.partition_type(self.table.schema).fields
-        for field, kind, value in zip(self.table.spec.fields, kinds, partition, strict=True):
+        for field, kind, value in zip(self.table.spec.fields, self._kinds, partition, strict=True):
             try:
-                text = field.transform.to_human_string(kind.field_type, value)
+                text = field.transform.to_human_string(kind, value)
             except (ValueError, OverflowError):  # Python knows no date beyond year 9999
                 text = str(value)
             parts.append(f"{quote_plus(field.name)[:_LONGEST]}={quote_plus(text)[:_LONGEST]}"[: 2 * _LONGEST - 2])
         return "/".join(parts)
+
+    @cached_property
+    def _kinds(self) -> list[IcebergType]:
+        return [each.field_type for each in self.table.spec.partition_type(self.columns.schema).fields]
 
     @cached_property
     def _provider(self) -> Any:

@@ -30,7 +30,7 @@ from catalog.data_files import DataFileReceipt, FileNames, TableFiles
 from catalog.errors import RequestRefused, translated
 from catalog.file_columns import FileColumns, Rows, file_columns
 from catalog.file_order import sort_fields, sorted_rows
-from catalog.file_partitions import Locations, Partition, Partitions
+from catalog.file_partitions import Locations, Partitions, PartitionValues
 from catalog.file_settings import FileSettings
 from catalog.file_sinks import create, local_path, sync
 from catalog.file_statistics import Mode, count_nans, modes, statistics
@@ -58,11 +58,11 @@ class FileWriter:
         self._table, self._budget, self._open_files, self._durable = table, budget, open_files, durable
         self._columns = file_columns(table.schema_json)
         self._partitions = Partitions(self._columns, table.spec)
-        self._locations, self._stem = Locations(table), names.stem()
+        self._locations, self._stem = Locations(table, self._columns), names.stem()
         self._layout = _Layout.of(table, self._columns)
-        self._waiting: dict[Partition, list[pa.RecordBatch]] = defaultdict(list)
+        self._waiting: dict[PartitionValues, list[pa.RecordBatch]] = defaultdict(list)
         self._waiting_bytes = 0
-        self._open: dict[Partition, _File] = {}
+        self._open: dict[PartitionValues, _File] = {}
         self._created: list[str] = []
         self._receipts: list[DataFileReceipt] = []
         self._folders: set[Path] = set()
@@ -71,8 +71,8 @@ class FileWriter:
     def write(self, rows: Rows) -> None:
         """Take rows, whose columns are found by their names; RequestRefused if they do not fit the table."""
         self._check_open()
-        with self._calling():
-            fitted = self._columns.fit(rows)
+        fitted = self._columns.fit(rows)
+        with self._whole():
             for batch in fitted.to_batches() if isinstance(fitted, pa.Table) else (fitted,):
                 if len(batch):
                     self._take(batch)
@@ -80,7 +80,7 @@ class FileWriter:
     def close(self) -> list[DataFileReceipt]:
         """Write what waits, and give a receipt for each file; none if there were no rows."""
         self._check_open()
-        with self._calling():
+        with self._whole():
             self._write_waiting(last=True)
             for partition in [*self._open]:
                 self._finish(partition)
@@ -110,18 +110,20 @@ class FileWriter:
         return _store(os.getpid(), tuple(sorted(self._table.io_properties.items(), key=str)), self._table.location)
 
     @contextmanager
-    def _calling(self) -> Iterator[None]:
-        """Translate what the store raises."""
+    def _whole(self) -> Iterator[None]:
+        """Translate what the store raises. What breaks off may have lost rows, so there are no receipts after it."""
+        self._ended = True
         try:
             yield
         except OSError:
             secrets = secrets_in(self._table.io_properties, self._table.hidden_keys)
             with translated(f"writing files of table {self._table.name}", secrets):
                 raise
+        self._ended = False
 
     def _check_open(self) -> None:
         if self._ended:
-            raise ValueError("the writer is closed")
+            raise ValueError("the writer is closed, or it broke off and its rows have to be written again by another")
 
     def _take(self, rows: pa.RecordBatch) -> None:
         for partition, piece in self._partitions.split(rows):
@@ -144,14 +146,14 @@ class FileWriter:
             if last or len(self._open) > self._open_files or file.size() >= self._layout.settings.target:
                 self._finish(partition)
 
-    def _new_file(self, partition: Partition, nans: Counter[int]) -> "_File":
+    def _new_file(self, partition: PartitionValues, nans: Counter[int]) -> "_File":
         location = self._locations.of(f"{self._stem}-{len(self._created):05d}.parquet", partition)
         sink = create(self._io, location, self._folders)
         self._created.append(location)
         self._open[partition] = _File(self._layout, location, sink, frozenset(nans))
         return self._open[partition]
 
-    def _finish(self, partition: Partition) -> None:
+    def _finish(self, partition: PartitionValues) -> None:
         file = self._open.pop(partition)
         self._receipts.append(file.receipt(partition, self._table.spec_id))
         if self._durable and (path := local_path(file.location)):
@@ -221,7 +223,7 @@ class _File:
     def size(self) -> int:
         return int(self.sink.tell())
 
-    def receipt(self, partition: Partition, spec_id: int) -> DataFileReceipt:
+    def receipt(self, partition: PartitionValues, spec_id: int) -> DataFileReceipt:
         """Close the file, and tell what is in it."""
         self.parquet.close()
         size = self.size()

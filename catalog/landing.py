@@ -14,36 +14,21 @@ Nothing is deleted here. A refusal does not prove that a request took no effect;
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from catalog.appends import append_proposed, written_files
 from catalog.commit_loop import ProposedCommit, Refusal, commit_loop
-from catalog.commits import MAIN, Append, Requirements, Updates, layout_is, ref_is_at, set_branch
+from catalog.commits import MAIN, Append, Updates, layout_is, ref_is_at, set_branch
 from catalog.connection import CatalogClient
 from catalog.data_files import DataFileReceipt
 from catalog.direct_commits import Decide, is_on_main
-from catalog.errors import BranchGone, CatalogError, Conflict, FenceMoved, LayoutMoved, TableReplaced
-from catalog.retries import FEW, MANY, LookAgain
+from catalog.errors import LayoutMoved
+from catalog.fences import Expected, FencePosition, TableLooks
+from catalog.file_sinks import local_path, sync
+from catalog.retries import MANY
 from catalog.specs import TableState
-
-
-@dataclass(frozen=True)
-class FencePosition:
-    """The branch of a writer's start, and the snapshot at which the writer left it: nobody else moves it."""
-
-    branch: str
-    snapshot: int
-
-
-@dataclass(frozen=True)
-class Expected:
-    """The table as its writer knows it; without a fence where the catalog allows no ref but main."""
-
-    uuid: str
-    fence: FencePosition | None
 
 
 @dataclass(frozen=True)
@@ -131,7 +116,7 @@ def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> Table
 
     Raises as `land` does. After any failure the fence may be at either place, so the writer has to start again.
     """
-    looks = _Looks(name, "moving the fence up", expected)
+    looks = TableLooks(name, "moving the fence up", expected)
     if (fence := expected.fence) is None:
         raise ValueError("there is no fence to move where main is the only ref")
 
@@ -139,7 +124,7 @@ def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> Table
         looks.check(state)
         if state.main is None or state.main == fence.snapshot:
             return None
-        requirements = (ref_is_at(MAIN, state.main), ref_is_at(fence.branch, fence.snapshot))
+        requirements = (ref_is_at(MAIN, state.main), *expected.requirements)
         return ProposedCommit(requirements, (set_branch(fence.branch, state.main),), state.main)
 
     def landed(state: TableState, ours: Collection[int]) -> bool:
@@ -166,53 +151,26 @@ def _is_kept(tried: LandingTry, attempts: Attempts, later: TableState) -> bool:
     return tried.snapshot == attempts.landed or tried.snapshot in later.snapshots
 
 
-@dataclass
-class _Looks:
-    """Holds what a load shows against what the writer knows.
+def _sync(written: Sequence[str]) -> None:
+    """Wait until manifests on this machine are on disk, as the data files are by then.
 
-    Only the writer moves its fence, and the fence keeps its snapshot from being expired. A load that does not know
-    that snapshot is therefore an old one, of a replica that is behind: it is asked for again, a few times.
+    The catalog may have the commit on disk earlier, and a power cut would leave a table without its files.
     """
+    there = [path for location in written if (path := local_path(location)) is not None]
+    sync((*there, *{path.parent for path in there}))
 
-    name: str
-    what: str
-    expected: Expected
-    _old: int = 0
 
-    def check(self, state: TableState) -> None:
-        if state.uuid != self.expected.uuid:
-            self._again(
-                TableReplaced(
-                    f"{self.what} of table {self.name}: it was dropped and recreated (uuid {self.expected.uuid[:8]}… is"
-                    f" now {state.uuid[:8]}…)"
-                )
-            )
-        if (fence := self.expected.fence) is None or (at := state.refs.get(fence.branch)) == fence.snapshot:
-            return
-        where = f"{self.what} of table {self.name}: the branch {fence.branch}"
-        gone = BranchGone(f"{where} does not exist any more")
-        failure = gone if at is None else FenceMoved(f"{where} was left at {fence.snapshot} and is at {at}")
-        if fence.snapshot not in state.snapshots:
-            self._again(failure)
-        raise failure
-
-    def check_layout(self, table: Table, layout: FileLayout) -> None:
-        schema, spec = table.metadata.current_schema_id, table.metadata.default_spec_id
-        if (schema, spec) == (layout.schema_id, layout.spec_id):
-            return
-        failure = LayoutMoved(
-            f"{self.what} of table {self.name}: it has schema {schema} and partition layout {spec} now, and the files"
-            f" were written for {layout.schema_id} and {layout.spec_id}"
-        )
-        if layout.schema_id not in table.schemas() or layout.spec_id not in table.specs():
-            self._again(failure)
-        raise failure
-
-    def _again(self, failure: CatalogError) -> NoReturn:
-        self._old += 1
-        if self._old >= FEW:
-            raise failure
-        raise LookAgain(Conflict(str(failure))) from failure
+def _check_layout(looks: TableLooks, table: Table, layout: FileLayout) -> None:
+    schema, spec = table.metadata.current_schema_id, table.metadata.default_spec_id
+    if (schema, spec) == (layout.schema_id, layout.spec_id):
+        return
+    moved = LayoutMoved(
+        f"{looks.what} of table {looks.name}: it has schema {schema} and partition layout {spec} now, and the files"
+        f" were written for {layout.schema_id} and {layout.spec_id}"
+    )
+    if layout.schema_id not in table.schemas() or layout.spec_id not in table.specs():
+        looks.again(moved)
+    raise moved
 
 
 @dataclass
@@ -227,7 +185,7 @@ class _Landing:
 
     def run(self, layout: FileLayout | None, refused: Refusal | None) -> TableState:
         """Without a layout the files are written for each table that is looked at."""
-        looks = _Looks(self.name, self.what, self.expected)
+        looks = TableLooks(self.name, self.what, self.expected)
         if not self.attempts.tries:
             self.attempts.fence = self.expected.fence
         elif self.attempts.fence != self.expected.fence:
@@ -236,7 +194,7 @@ class _Landing:
         def attempt(table: Table, state: TableState) -> ProposedCommit:
             looks.check(state)
             wanted = layout or FileLayout(state.schema_id, state.spec_id)
-            looks.check_layout(table, wanted)
+            _check_layout(looks, table, wanted)
             return self._proposed(table, state, wanted)
 
         def landed(state: TableState, _ours: Collection[int]) -> bool:
@@ -253,10 +211,14 @@ class _Landing:
             files = self.files(table)
         append = append_proposed(self.client, table, self.what, files, summary)
         self._remember(append, files, state.main)
-        requirements: Requirements = (ref_is_at(MAIN, state.main), *layout_is(layout.schema_id, layout.spec_id))
+        _sync(append.metadata_files)
+        requirements = (
+            ref_is_at(MAIN, state.main),
+            *self.expected.requirements,
+            *layout_is(layout.schema_id, layout.spec_id),
+        )
         updates: Updates = (*append.updates, set_branch(MAIN, append.snapshot))
         if fence := self.expected.fence:
-            requirements = (*requirements, ref_is_at(fence.branch, fence.snapshot))
             updates = (*updates, set_branch(fence.branch, append.snapshot))
         return ProposedCommit(requirements, updates, append.snapshot)
 

@@ -98,7 +98,7 @@ WARNINGS = (
     "transaction_hangs",
     "variable_not_read",
 )
-STAGES = ("plan", "write", "record")
+STAGES = ("read", "route", "decode", "transform", "shape", "write", "plan", "dead_letters", "record")
 PROCESSES = {"process": ("driver", "jvm", "workers")}
 KINDS = (
     "duplicate",
@@ -151,7 +151,12 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument("lakehouse.running", "gauge", "", STREAM, "1 while the stream's query runs, else 0"),
     # -- time ---------------------------------------------------------------------------------------------
     _seconds("lakehouse.batch.duration", STREAM, "From the start of a batch to its acknowledgement"),
-    _seconds("lakehouse.stage.duration", (*STREAM, "stage"), "One stage of one batch", {"stage": STAGES}),
+    _seconds(
+        "lakehouse.stage.duration",
+        (*STREAM, "stage"),
+        "One stage of one batch. From read to write: the sum of all tasks; the others run on the driver",
+        {"stage": STAGES},
+    ),
     _seconds("lakehouse.commit.duration", TABLE, "From the first request to publish to the snapshot being visible"),
     _seconds("lakehouse.freshness", STREAM, "From the broker's time of a batch's oldest record to its being visible"),
     Instrument(

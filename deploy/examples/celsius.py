@@ -7,17 +7,18 @@ A reading with another unit goes to the dead-letter table, with its record.
 
 import sys
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_ingest import load_settings, run, set_aside
 
 
-def in_celsius(rows: DataFrame) -> DataFrame:
-    data = F.col("_data")
-    degrees = F.when(data["unit"] == "F", (data["degrees"] - 32) / 1.8).otherwise(data["degrees"])
-    rows = set_aside(rows, ~F.coalesce(data["unit"].isin("C", "F"), F.lit(False)), "the unit is neither C nor F")
-    return rows.withColumn("_data", data.withField("degrees", degrees).withField("unit", F.lit("C")))
+def in_celsius(rows: pa.Table) -> pa.Table:
+    unit, degrees = rows["unit"], rows["degrees"]
+    rows = set_aside(rows, pc.invert(pc.is_in(unit, pa.array(["C", "F"]))), "the unit is neither C nor F")
+    celsius = pc.if_else(pc.equal(unit, "F"), pc.divide(pc.subtract(degrees, 32), 1.8), degrees)
+    rows = rows.set_column(rows.column_names.index("degrees"), "degrees", celsius)
+    return rows.set_column(rows.column_names.index("unit"), "unit", pa.array(["C"] * len(rows)))
 
 
 if __name__ == "__main__":

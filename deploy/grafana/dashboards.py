@@ -339,7 +339,7 @@ LATENCY = [
             ratio(*(f"sum by (lakehouse_stage) ({rate(f'{STAGES}_{part}{{@}}')})" for part in ("sum", "count"))),
             "{{lakehouse_stage}}",
         ),
-        says="For one table each. Several tables are written at the same time",
+        says="From read to write: the sum of all tasks, which run at the same time",
     ),
     lines(
         "Commit duration, p95",

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -167,7 +168,10 @@ def _quiet_loggers() -> None:
 def _environment(java: Path) -> Iterator[None]:
     """The environment that pyspark's launcher reads: this Java, and the Spark that pyspark comes with."""
     before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of the workers; it stays, because pyspark reads it later
+    before["PYTHONPATH"] = os.environ.get("PYTHONPATH")
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # it stays, because pyspark reads it later
+    if python == sys.executable:
+        os.environ["PYTHONPATH"] = os.pathsep.join(_import_paths())
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     try:
@@ -177,6 +181,15 @@ def _environment(java: Path) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def _import_paths() -> list[str]:
+    """Where we import from, and so where the workers should: a transform may be a module beside a user's script.
+
+    Without the standard library, which each Python knows by itself.
+    """
+    own = sysconfig.get_path("stdlib")
+    return [path for each in sys.path if not (path := os.path.abspath(each)).startswith(own)]  # noqa: PTH100 - "" is here
 
 
 def _launched(arguments: SparkConf, how: dict[str, Any]) -> Any:

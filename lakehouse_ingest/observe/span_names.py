@@ -14,11 +14,10 @@ Attributes = Mapping[str, object]
 MESSAGING: Mapping[str, tuple[Kind, str, str]] = {
     "batch": ("consumer", "process", "process"),
     "source.read": ("client", "receive", "subscribe"),
-    "read": ("client", "receive", "poll"),
     "acknowledge": ("client", "settle", "commit"),
 }
 # Work on a table, by the span's name.
-DATABASE: Mapping[str, str] = {"write": "append", "commit": "commit", "expire": "expire_snapshots"}
+DATABASE: Mapping[str, str] = {"commit": "commit", "expire": "expire_snapshots"}
 
 
 def kind_of(span: str) -> Kind:

@@ -117,8 +117,13 @@ class Watch:
         began = monotonic()
         with self.span(name, stream, table, **attributes) as span:
             yield span
+        self.stages(stream, {name: monotonic() - began})
+
+    def stages(self, stream: str, seconds: Mapping[str, float]) -> None:
+        """The durations of stages without spans of their own."""
         self.board.moved(stream)
-        self._meter.record("lakehouse.stage.duration", monotonic() - began, stream=stream, stage=name)
+        for name, duration in seconds.items():
+            self._meter.record("lakehouse.stage.duration", duration, stream=stream, stage=name)
 
     @contextmanager
     def commit(self, table: str, stream: str) -> Iterator[Span]:

@@ -54,9 +54,9 @@ class OffsetServer:
 
     def __init__(self, start: Offsets, next_end: NextEnd, patience_s: float = PATIENCE_S) -> None:
         self.failure: BaseException | None = None  # what `next_end` raised; it ends the query
-        self._start: Offsets = start
-        self._done: Offsets = start
-        self._told: Offsets = start
+        self._start: Offsets = dict(start)  # of the query
+        self._done: Offsets = self._start  # what has finished
+        self._told: Offsets = self._start  # the last answer
         self._next_end, self._patience_s = next_end, patience_s
         self._finished = 0  # batches
         self._asked: Future[Offsets] | None = None
@@ -64,7 +64,7 @@ class OffsetServer:
         self._lock = Lock()
         self._folder = _private_folder()
         self.address = str(self._folder / "offsets")
-        self._server = _Server(self.address, self._answer)
+        self._server = _OffsetSocket(self.address, self._answer)
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -89,7 +89,8 @@ class OffsetServer:
         """The batch is complete. The next one begins at its end."""
         self.batch(number)
         with self._lock:
-            self._done, self._finished = self._told, self._finished + 1
+            self._done = self._told
+            self._finished += 1
 
     def close(self) -> None:
         """Answer nobody any more. What waits in `next_end` has to be released by the caller."""
@@ -105,14 +106,11 @@ class OffsetServer:
     # -- answers --------------------------------------------------------------------------------------------
 
     def _answer(self, question: bytes) -> bytes:
-        try:
-            asked = json.loads(question)["ask"]
-            if asked not in {"initial", "latest"}:
-                raise KeyError(asked)
-        except (ValueError, KeyError, TypeError):
+        offsets = {_line({"ask": "initial"}): lambda: self._start, _line({"ask": "latest"}): self._latest}.get(question)
+        if offsets is None:
             return _line({"failed": "this is no question of the process that plans the query"})
         try:
-            return _line({"offsets": by_topic(self._start if asked == "initial" else self._latest())})
+            return _line({"offsets": by_topic(offsets())})
         except BaseException as failure:  # noqa: BLE001 - our process gets the error itself, and the other one its text
             self.failure = self.failure or failure
             return _line({"failed": f"{type(failure).__name__}: {failure}"})
@@ -195,7 +193,7 @@ class OffsetQuestions:
         return answer
 
 
-class _Server(ThreadingUnixStreamServer):
+class _OffsetSocket(ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False  # a question may wait for its answer
 
@@ -211,7 +209,7 @@ class _Server(ThreadingUnixStreamServer):
 
 
 class _Conversation(StreamRequestHandler):
-    server: _Server
+    server: _OffsetSocket
 
     def handle(self) -> None:
         self.server.connections.add(self.connection)

@@ -207,8 +207,11 @@ class OneStart:
             try:
                 if stream.has_enough or closing.is_set():
                     return
-                began = monotonic()
-                landed = runner.run(server.batch(number))
+                began, offsets = monotonic(), server.batch(number)
+                if not len(offsets):  # Spark's first batch, if there is nothing to read
+                    server.finish(number)
+                    return
+                landed = runner.run(offsets)
                 server.finish(number)
                 runner.record.size = batch_size.after_landing(runner.record.size, stream.stream.max_records)
                 stream.at, stream.newest = runner.landed_to, runner.reports.newest or stream.newest

@@ -7,8 +7,10 @@ may get a column, a value that needs a wider type. The receipt describes the new
 the driver changes the tables, and then the batch reads these routes again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,8 +30,9 @@ from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records, Share
 from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Routed, Router, Way
 from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.arrow.sources import Reader
-from lakehouse_ingest.stages.arrow.transforms import Transform, Transformer
+from lakehouse_ingest.stages.arrow.transforms import Transform, Transformer, whole
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
+from lakehouse_ingest.tables.errors import explained
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
 KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; more become a file of their own
@@ -76,6 +79,7 @@ class Part:
     samples: dict[str, Sample] = field(default_factory=dict)
     first_fault: tuple[Share, int, Fault] | None = None  # with its offset
     news: SeenFields | None = None
+    failure: LakehouseError | None = None  # its files could not be written, so nothing of it counts
 
 
 @dataclass
@@ -85,13 +89,15 @@ class Receipt:
     task: int
     received: dict[Share, Count] = field(default_factory=dict)
     parts: dict[Way, Part] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage
     error: LakehouseError | None = None
 
 
 def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
     """Read the shares. An outage, and what a person must fix, is in the receipt: Spark would keep only its text."""
     try:
-        return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
+        with explained():
+            return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
     except LakehouseError as error:
         return Receipt(task, error=error)
 
@@ -104,22 +110,33 @@ class _Task:
         self._parts: dict[Way, Part] = {}
         self._builders: dict[Route, RowBuilder] = {}
         self._writers: dict[Route, FileWriter | FileCounter] = {}
+        self._seconds: dict[str, float] = {}
 
     def done(self, task: int, shares: Sequence[Share]) -> Receipt:
         try:
             received = {share: Count(share, self._work.one_in) for share in shares}
             of = {(share.topic, share.partition): share for share in shares}
-            for records in self._work.reader.read_all(shares):
+            for records in self._read(shares):
                 share = of[records.topic, records.partition]
                 received[share].read(records)
                 self._chunk(share, received[share], records)
-            for route, writer in self._writers.items():
-                self._parts[route].files = writer.close()
+            for route, writer in [*self._writers.items()]:
+                with self._writing(route):
+                    self._parts[route].files = writer.close()
         except BaseException:
             for writer in self._writers.values():
                 writer.abandon()
             raise
-        return Receipt(task, received, self._parts)
+        return Receipt(task, received, self._parts, self._seconds)
+
+    def _read(self, shares: Sequence[Share]) -> Iterator[Records]:
+        chunks = self._work.reader.read_all(shares)
+        while True:
+            with self._stage("read"):
+                records = next(chunks, None)
+            if records is None:
+                return
+            yield records
 
     def _chunk(self, share: Share, count: Count, records: Records) -> None:
         kept, trimmed = without(records, self._work.held)
@@ -130,7 +147,9 @@ class _Task:
             else:
                 count.elsewhere += trimmed  # the first pass counted them
             records = records.take(kept)
-        for routed in self._router.split(records):
+        with self._stage("route"):
+            split = self._router.split(records)
+        for routed in split:
             if only is None or routed.way in only:
                 self._way(share, routed, records)
             else:
@@ -140,10 +159,14 @@ class _Task:
         part = self._parts.setdefault(routed.way, Part())
         count = part.counts.setdefault(share, Count(share))
         count.received += len(routed.rows)
+        if part.failure:
+            return
         if routed.way == NOT_KEPT:
             count.add(FILTERED, len(routed.rows))
         elif routed.way is None:
-            self._dead(share, part, records, self._router.astray(records, routed.rows))
+            with self._stage("route"):
+                faults = self._router.astray(records, routed.rows)
+            self._dead(share, part, records, faults)
         else:
             own = records.take(routed.rows)
             if work := self._work.routes.get(routed.way):
@@ -151,17 +174,21 @@ class _Task:
             elif fault := self._work.refused.get(routed.way, self._work.unasked):
                 self._dead(share, part, own, routing.unreadable_or(self._form, own, fault))
             else:
-                self._look(part, own)
+                with self._stage("decode"):
+                    self._look(part, own)
 
     def _known(self, share: Share, route: Route, work: RouteWork, part: Part, records: Records) -> None:
         """Make rows of the records of a table that exists."""
         if (builder := self._builders.get(route)) is None:
             builder = self._builders[route] = RowBuilder(work.plan, self._form)
-        decoded = builder.decoded(records)
+        with self._stage("decode"):
+            decoded = builder.decoded(records)
         filtered = 0
         if self._work.transform:
-            decoded, filtered = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
-        made = builder.shaped(decoded)
+            with self._stage("transform"):
+                decoded, filtered = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
+        with self._stage("shape"):
+            made = whole(builder.shaped(decoded))
         if made.news:
             part.news = part.news or SeenFields(work.first)
             for tree in made.news.values():
@@ -169,7 +196,8 @@ class _Task:
             self._drop(route, part)
         if part.news is None:
             part.counts[share].add(FILTERED, filtered)
-            self._land(share, route, work, part, made)
+            with self._writing(route):
+                self._land(share, route, work, part, made)
             self._dead(share, part, records, made.faults)
 
     def _land(self, share: Share, route: Route, work: RouteWork, part: Part, made: Shaped) -> None:
@@ -189,13 +217,32 @@ class _Task:
         part.first_fault = part.first_fault or (share, records.rows["offset"][first].as_py(), faults[first])
         if self._work.letters is None:
             return
-        part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
-        part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
-        if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
-            writer = self._writer(self._work.letters)
-            writer.write(pa.Table.from_batches(part.letters))
-            part.letters = []
-            part.letter_files += writer.close()
+        with self._stage("write"):
+            part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
+            part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
+            if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
+                writer = self._writer(self._work.letters)
+                writer.write(pa.Table.from_batches(part.letters))
+                part.letters = []
+                part.letter_files += writer.close()
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Add up the seconds of a stage."""
+        began = perf_counter()
+        yield
+        self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - began
+
+    @contextmanager
+    def _writing(self, route: Route) -> Iterator[None]:
+        """The stage. If the files of one table can't be written, those of the others are."""
+        try:
+            with self._stage("write"), explained():
+                yield
+        except LakehouseError as failure:
+            part = self._parts[route]
+            part.failure = failure
+            self._drop(route, part)
 
     def _writer(self, files: TableFiles) -> FileWriter | FileCounter:
         return FileCounter(files, self._names) if self._work.imagined else FileWriter(files, self._names)

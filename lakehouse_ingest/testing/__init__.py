@@ -6,6 +6,6 @@ pytest, for one:
     from lakehouse_ingest.testing import formats
 
     @pytest.mark.parametrize("check", formats.CHECKS)
-    def test_my_format(check, spark):
-        check(my_format, formats.Samples(...), spark)
+    def test_my_format(check):
+        check(my_format, formats.Samples(...))
 """

@@ -1,13 +1,10 @@
 """Every format keeps what the suite for formats asks."""
 
 import pytest
-from pyspark.sql import SparkSession
 
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages import formats
+from lakehouse_ingest.stages.arrow import formats
 from lakehouse_ingest.testing.formats import CHECKS, Check, Samples
-
-pytestmark = pytest.mark.usefixtures("compiled")
 
 # One for each name in the table.
 SAMPLES = {
@@ -31,11 +28,12 @@ SAMPLES = {
             (b"null", Reason.NOT_OBJECT),
         ],
         misfit=(b'{"n": "one"}', "n", "long"),
+        name="json",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", formats.FORMATS)
-def test_the_suite(name: str, check: Check, spark: SparkSession) -> None:
-    check(formats.chosen(name), SAMPLES[name], spark)
+def test_the_suite(name: str, check: Check) -> None:
+    check(formats.chosen(name), SAMPLES[name])

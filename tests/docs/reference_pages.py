@@ -336,7 +336,7 @@ COORDINATES = {
     "topic": "Topic of the record.",
     "partition": "Its partition.",
     "offset": "Its offset.",
-    "index": "Number of the row within the record; 0, as a record becomes one row.",
+    "index": "Number of the row within the record; 0, unless a transform makes several rows of it.",
     "log": "A short hash of cluster and topic. A recreated topic has another one, though its name is the same.",
 }
 PLACES = {

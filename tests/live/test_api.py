@@ -1,6 +1,7 @@
 """The pipeline from Python: the worked example, and a function of the user's between decode and shape."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,15 +9,14 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.settings import load_settings
-from lakehouse_ingest.stages import transforms
-from lakehouse_ingest.stages.arrow import transforms as named_by_settings
-from lakehouse_ingest.stages.transforms import set_aside
+from lakehouse_ingest.stages.arrow import transforms
+from lakehouse_ingest.stages.arrow.transforms import set_aside
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import ROOT, settings_text
@@ -38,13 +38,34 @@ def fill(broker: str, topic: str) -> None:
     produce(broker, topic, [(None, value) for value in (*values, b"{")])
 
 
-def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_path: Path) -> None:
+def example(_: Path) -> Path:
+    return EXAMPLE
+
+
+def program_beside_it(folder: Path) -> Path:
+    """It imports the example from its own folder, which no worker would look into by itself."""
+    shutil.copy(EXAMPLE, folder)
+    program = folder / "program.py"
+    program.write_text(
+        "import sys\nfrom celsius import in_celsius\nfrom lakehouse_ingest import load_settings, run\n"
+        "batches = run(load_settings(sys.argv[1]), transform=in_celsius, until_latest=True)\n"
+        'print(f"{batches} batches committed")\n'
+    )
+    return program
+
+
+@pytest.mark.parametrize("program", [example, program_beside_it])
+def test_the_worked_example_works(
+    broker: str, rest_uri: str, topic: str, tmp_path: Path, program: Callable[[Path], Path]
+) -> None:
     fill(broker, topic)
+    programs, elsewhere = tmp_path / "programs", tmp_path / "elsewhere"
+    for folder in (programs, elsewhere):
+        folder.mkdir()
     settings = tmp_path / "pipeline.toml"
     settings.write_text(settings_text(topic, broker, rest_uri, topic, table=TABLE))
-    ended = subprocess.run(
-        [sys.executable, EXAMPLE, settings], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
-    )
+    command = [sys.executable, str(program(programs)), str(settings)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=elsewhere)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "1 batches committed\n"
     rows = Reader(rest_uri, topic).table("readings").scan().to_arrow().to_pylist()
@@ -57,35 +78,44 @@ def test_the_worked_example_works(broker: str, rest_uri: str, topic: str, tmp_pa
     }
 
 
-def warmer_only(rows: DataFrame) -> DataFrame:
-    return rows.where(F.col("_data")["degrees"] > 0)
+def warmer_only(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.greater(rows["degrees"], 0))
 
 
-def twice(rows: DataFrame) -> DataFrame:
-    return rows.unionAll(rows)
+def twice(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables([rows, rows])
 
 
-def of_no_column(rows: DataFrame) -> DataFrame:
-    return rows.withColumn("_data", F.col("nothing"))
+def of_no_column(rows: pa.Table) -> pa.Table:
+    return rows.append_column("_twice", rows["nothing"])
 
 
-def of_nothing(rows: DataFrame) -> None:
+def of_nothing(rows: pa.Table) -> None:
     """A `return` was forgotten."""
-    rows.withColumn("_data", F.col("_data"))
+    rows.drop_columns("degrees")
+
+
+def of_nobody(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables(
+        [rows, rows.set_column(rows.column_names.index("_row"), "_row", pa.array([99] * len(rows)))]
+    )
 
 
 @pytest.mark.parametrize(
     ("function", "error", "says"),
     [
-        (warmer_only, NeedsOperator, r"3 rows of 6 records of topic .* partition 0; nothing of it is published"),
-        (twice, NeedsOperator, r"12 rows of 6 records"),
-        (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: .*nothing"),
-        (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: AttributeError"),
+        (
+            of_nobody,
+            NeedsOperator,
+            r"of_nobody returned a `_row` that it was not given.*nothing of the batch is commit",
+        ),
+        (of_no_column, SettingsRefused, r"`streams.transform` of_no_column can't be applied: KeyError.*nothing"),
+        (of_nothing, SettingsRefused, r"`streams.transform` of_nothing can't be applied: it returned NoneType"),
     ],
-    ids=["drops", "doubles", "fails", "returns nothing"],
+    ids=["invents", "fails", "returns nothing"],
 )
 def test_a_function_may_lose_nothing(
-    bench: Bench, topic: str, function: Callable[[DataFrame], Any], error: type[Exception], says: str
+    bench: Bench, topic: str, function: Callable[[pa.Table], Any], error: type[Exception], says: str
 ) -> None:
     fill(bench.broker, topic)
     with pytest.raises(error, match=says):
@@ -95,6 +125,24 @@ def test_a_function_may_lose_nothing(
     assert sum(bench.places(f"ns_{topic}.{topic}", f"ns_{topic}.dead_letters").values()) == len(READINGS) + 1
 
 
+def test_what_a_function_leaves_out_is_counted(bench: Bench, topic: str) -> None:
+    fill(bench.broker, topic)
+    bench.ingest(bench.settings(topic, table=DECLARED), transforms=[warmer_only])
+    assert {at[2]: count for at, count in bench.places(f"ns_{topic}.{topic}").items()} == {0: 1, 1: 1, 3: 1}
+    assert {at[2]: count for at, count in bench.places(f"ns_{topic}.dead_letters").items()} == {5: 1}
+    batches = [row["partitions"] for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
+    counts = [(part["received"], part["landed"], part["dead"], part["filtered"]) for parts in batches for part in parts]
+    assert counts == [(6, 3, 1, 2)]
+
+
+def test_several_rows_of_a_record_are_told_apart(bench: Bench, topic: str) -> None:
+    fill(bench.broker, topic)
+    bench.ingest(bench.settings(topic, table=DECLARED), transforms=[twice])
+    found = sorted((row["_source"]["offset"], row["_source"]["index"]) for row in bench.rows(f"ns_{topic}.{topic}"))
+    assert found == [(offset, index) for offset in range(len(READINGS)) for index in (0, 1)]
+    assert {at[2]: count for at, count in bench.places(f"ns_{topic}.dead_letters").items()} == {5: 1}
+
+
 def exists(bench: Bench, topic: str, name: str) -> bool:
     return bench.lake.table_exists(f"ns_{topic}.{name}")
 
@@ -102,9 +150,9 @@ def exists(bench: Bench, topic: str, name: str) -> bool:
 def test_columns_from_the_data_may_be_changed_too(bench: Bench, topic: str) -> None:
     fill(bench.broker, topic)
 
-    def doubled(rows: DataFrame) -> DataFrame:
-        rows = set_aside(rows, F.col("_data")["unit"] == "K", "Kelvin")
-        return rows.withColumn("_data", F.col("_data").withField("degrees", F.col("_data")["degrees"] * 2))
+    def doubled(rows: pa.Table) -> pa.Table:
+        rows = set_aside(rows, pc.equal(rows["unit"], "K"), "Kelvin")
+        return rows.set_column(rows.column_names.index("degrees"), "degrees", pc.multiply(rows["degrees"], 2))
 
     bench.ingest(bench.settings(topic), transforms=[doubled])
     assert sorted(row["degrees"] or 0 for row in bench.rows(f"ns_{topic}.{topic}")) == [-80.0, 0, 40.0, 424.0]
@@ -112,7 +160,7 @@ def test_columns_from_the_data_may_be_changed_too(bench: Bench, topic: str) -> N
 
 def test_a_package_offers_one_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = EntryPoint("celsius", f"{__name__}:warmer_only", transforms.GROUP)
-    monkeypatch.setattr(named_by_settings, "entry_points", lambda **_: [offered])
+    monkeypatch.setattr(transforms, "entry_points", lambda **_: [offered])
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
     assert chosen("celsius").__name__ == "warmer_only"
     with pytest.raises(SettingsRefused, match="names others, and no package has such an entry point: celsius"):

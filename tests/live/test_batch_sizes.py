@@ -1,19 +1,18 @@
 """Batches that became smaller grow again while the start goes on: nothing is read twice, and nothing is passed over."""
 
 import json
+from collections.abc import Sequence
 from itertools import accumulate, count
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.pipeline import effects, one_start
-from lakehouse_ingest.pipeline.batch import BatchRunner
+from lakehouse_ingest.pipeline.effects import on_spark
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
-from lakehouse_ingest.records import Range
-from lakehouse_ingest.tables import append
+from lakehouse_ingest.pipeline.task import Receipt
 from tests.services.flow import LANDING, Heard, is_proven
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
@@ -30,17 +29,17 @@ def test_batches_grow_from_where_the_last_one_has_ended(
     """Also where a batch has landed before the stream's own thread has noticed that its query runs."""
     calls = count()
 
-    def stage(*args: Any) -> None:
+    def flaky(*args: Any) -> Sequence[Receipt]:
         if next(calls) < FAILING:
             raise TryAgain("the store is away")
-        append.stage(*args)
+        return on_spark(*args)
 
     def noticed_late(query: StreamingQuery) -> QueryProgress:
         before = pipeline.landed
         until(lambda: pipeline.landed > before or len(heard.retries) < FAILING or pipeline.stop.is_set(), LANDING)
         return QueryProgress(query)
 
-    monkeypatch.setattr(effects, "stage", stage)
+    monkeypatch.setattr(effects, "on_spark", flaky)
     monkeypatch.setattr(one_start, "QueryProgress", noticed_late)
     create_topic(bench.broker, topic)
     produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
@@ -57,11 +56,3 @@ def test_batches_grow_from_where_the_last_one_has_ended(
     assert found == [(number, end - size, end) for number, (size, end) in enumerate(zip(SIZES, ends, strict=True))]
     assert bench.places(f"ns_{topic}.{topic}") == {(topic, 0, offset): 1 for offset in range(RECORDS)}
     is_proven(settings)
-
-
-def test_a_batch_that_goes_back_is_refused() -> None:
-    runner, at = cast("BatchRunner", SimpleNamespace(landed_to={("t", 0): 5})), ("t", 0)
-    with pytest.raises(TryAgain, match="began a batch before the end"):
-        BatchRunner._following(runner, Range({at: 4}, {at: 9}))
-    following = Range({at: 5, ("t", 1): 0}, {at: 9, ("t", 1): 3})
-    assert BatchRunner._following(runner, following) == following

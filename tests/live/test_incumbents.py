@@ -214,16 +214,16 @@ def test_iceberg_16008_whoever_begins_again_finds_what_landed(
     native.ingest()
     assert numbers(bench, native.table) == sorted([*range(10), *range(10)])
 
-    publish, lost = PipelineTables.publish, list[str]()
+    land, lost = PipelineTables.land, list[str]()
 
     def unanswered(lake: PipelineTables, place: Position, *rest: Any) -> Position:
-        found = publish(lake, place, *rest)
+        found = land(lake, place, *rest)
         if place.table.endswith(topic) and not lost:
             lost.append(place.table)
             raise TryAgain("no answer")
         return found
 
-    monkeypatch.setattr(PipelineTables, "publish", unanswered)
+    monkeypatch.setattr(PipelineTables, "land", unanswered)
     bench.ingest(bench.settings(topic))
     assert lost
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]

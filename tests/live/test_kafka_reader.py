@@ -38,6 +38,7 @@ from tests.services.pipelines import until
 pytestmark = pytest.mark.live
 
 COMPACTION_S = 60.0
+LONG = 300  # records, which a client that may fetch little has not fetched at once
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,18 @@ def is_read_in_any_pieces(brokers: str, share: Share, wanted: Sequence[int], iso
 
 def fill(brokers: str, topic: str, count: int) -> None:
     produce(brokers, topic, ((None, b"%d" % number, None, None, 0) for number in range(count)))
+
+
+def begun(brokers: str, topic: str, silence_s: float = 10.0) -> Iterator[Records]:
+    """A reading that has far to go, by a client that has fetched little."""
+    create_topic(brokers, topic)
+    small = {"batch.num.messages": 20, "linger.ms": 0}
+    produce(brokers, topic, ((None, os.urandom(10_000), None, None, 0) for _ in range(LONG)), small)
+    (share,) = everything(brokers, topic)
+    few = {"options": {"queued.min.messages": "1", "max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}}
+    reading = reader(brokers, source=few, most_records=5, silence_s=silence_s).read(share)
+    assert next(reading).rows["offset"].to_pylist() == list(range(5))
+    return reading
 
 
 class TestRecord:
@@ -253,15 +266,8 @@ class TestRetention:
 
     def test_that_takes_more_than_was_read_is_an_outage(self, brokers: str, topic: str) -> None:
         """In the middle of a share, beyond what the client has fetched."""
-        create_topic(brokers, topic)
-        for _ in range(30):
-            produce(brokers, topic, ((None, os.urandom(10_000), None, None, 0) for _ in range(20)))
-        (share,) = everything(brokers, topic)
-        few = {"options": {"queued.min.messages": "1", "max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}}
-        reading = reader(brokers, source=few, most_records=5).read(share)
-        first = [row["offset"] for row in next(reading).rows.to_pylist()]
-        assert first == list(range(5))
-        remove(brokers, topic, 590)
+        reading = begun(brokers, topic)
+        remove(brokers, topic, LONG - 5)
         with pytest.raises(TryAgain, match=f"topic {topic} partition 0 no longer holds offset"):
             list(reading)
 
@@ -291,13 +297,7 @@ class TestTopic:
         assert offsets(reader(brokers).read(now)) == list(range(12))
 
     def test_that_is_deleted_meanwhile_is_an_outage(self, brokers: str, topic: str) -> None:
-        create_topic(brokers, topic)
-        for _ in range(10):
-            produce(brokers, topic, ((None, os.urandom(10_000), None, None, 0) for _ in range(20)))
-        (share,) = everything(brokers, topic)
-        few = {"options": {"queued.min.messages": "1", "max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}}
-        reading = reader(brokers, source=few, most_records=5).read(share)
-        next(reading)
+        reading = begun(brokers, topic)
         delete_topic(brokers, topic)
         with pytest.raises(TryAgain, match=f"the topic {topic} is not there"):
             list(reading)
@@ -311,16 +311,16 @@ class TestTopic:
 
 class TestBroker:
     def test_that_stops_for_a_while_is_waited_for(self, kafka: EmbeddedBroker, brokers: str, topic: str) -> None:
-        reading = self._begun(brokers, topic, silence_s=30)
+        reading = begun(brokers, topic, silence_s=30)
         with halted(kafka):
             waker = Thread(target=self._wake_after, args=(kafka, 2.0))
             waker.start()
             found = [records.rows["offset"].to_pylist() for records in reading]
             waker.join(10)
-        assert [offset for each in found for offset in each] == list(range(5, 200))
+        assert [offset for each in found for offset in each] == list(range(5, LONG))
 
     def test_that_stays_away_is_an_outage(self, kafka: EmbeddedBroker, brokers: str, topic: str) -> None:
-        reading = self._begun(brokers, topic, silence_s=2)
+        reading = begun(brokers, topic, silence_s=2)
         with halted(kafka):
             began = time.monotonic()
             with pytest.raises(TryAgain, match=r"no answer from `source.brokers` at"):
@@ -328,18 +328,7 @@ class TestBroker:
             assert time.monotonic() - began < 20
             assert topic not in {name for _, name in consumers._kept}
         (share,) = everything(brokers, topic)
-        assert offsets(reader(brokers).read(share)) == list(range(200))
-
-    def _begun(self, brokers: str, topic: str, silence_s: float) -> Iterator[Records]:
-        """A reading that has far to go, by a client that has fetched little."""
-        create_topic(brokers, topic)
-        for _ in range(10):
-            produce(brokers, topic, ((None, os.urandom(10_000), None, None, 0) for _ in range(20)))
-        (share,) = everything(brokers, topic)
-        few = {"options": {"queued.min.messages": "1", "max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}}
-        reading = reader(brokers, source=few, most_records=5, silence_s=silence_s).read(share)
-        assert next(reading).rows["offset"].to_pylist() == list(range(5))
-        return reading
+        assert offsets(reader(brokers).read(share)) == list(range(LONG))
 
     def _wake_after(self, kafka: EmbeddedBroker, seconds: float) -> None:
         time.sleep(seconds)

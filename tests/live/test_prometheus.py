@@ -1,16 +1,20 @@
 """A real Prometheus scrapes a real pipeline: every metric, dashboard and alert has something to say, and it is true."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from lakehouse_ingest.operations.verify.streams import prove, report
-from lakehouse_ingest.pipeline import reporting
+from lakehouse_ingest.pipeline import effects, reporting
+from lakehouse_ingest.pipeline.effects import on_spark
+from lakehouse_ingest.pipeline.passes import Tasks
+from lakehouse_ingest.pipeline.task import Receipt, Work
 from lakehouse_ingest.stages.sources import of_stream
 from telemetry import INSTRUMENTS, HttpAnswer, HttpPages
 from telemetry.instruments import exported
@@ -18,7 +22,7 @@ from telemetry.sdk import LiveTelemetry
 from telemetry.testing import Point, Recording, recorded
 from tests.live.test_ledger import events
 from tests.services.dashboards import alerts, panel_queries, uncompared
-from tests.services.faulty import AFTER, Faulty
+from tests.services.faulty import AFTER, Fault, Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -54,6 +58,35 @@ def exposed(seen: Recording) -> Iterator[str]:
         pages.close()
 
 
+@dataclass
+class Meddler:
+    """Meddles with the second and the third batch before their tasks run."""
+
+    bench: Bench
+    proxy: Faulty
+    topic: str
+    batches: int = 0
+    outages: list[Fault] = field(default_factory=list)
+    neighbours: list[int] = field(default_factory=list)  # bytes
+
+    def on_spark(self, spark: SparkSession, work: Work, tasks: Tasks) -> Sequence[Receipt]:
+        if work.only is None:  # the batch's first pass
+            self.batches += 1
+            if self.batches == 2:  # until a start has ended by it
+                self.outages.append(self.proxy.fail(503, method="GET", path=rf"/tables/{self.topic}$", times=10_000))
+            if self.batches == 3:  # between our look at the table and our commit
+                self._commit()
+        return on_spark(spark, work, tasks)
+
+    def _commit(self) -> None:
+        table = self.bench.table(f"ns_{self.topic}.{self.topic}")
+        table.append(table.scan(limit=1).to_arrow().slice(0, 1))
+        snapshot = table.current_snapshot()
+        assert snapshot
+        assert snapshot.summary
+        self.neighbours.append(int(snapshot.summary["added-files-size"] or 0))
+
+
 @pytest.mark.usefixtures("_looks_often")
 def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
     bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -61,25 +94,12 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
     """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
     monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
     create_topic(bench.broker, topic, 2)
-    name, calls, outages, neighbours = f"ns_{topic}.{topic}", [], [], []
     proxy = Faulty(bench.uri)
-
-    def meddle(rows: DataFrame) -> DataFrame:
-        calls.append(1)
-        if len(calls) == 2:  # until a start has ended by it
-            outages.append(proxy.fail(503, method="GET", path=rf"/tables/{topic}$", times=10_000))
-        if len(calls) == 3:  # between our look at the table and our commit
-            table = bench.table(name)
-            table.append(table.scan(limit=1).to_arrow().slice(0, 1))
-            snapshot = table.current_snapshot()
-            assert snapshot
-            assert snapshot.summary
-            neighbours.append(int(snapshot.summary["added-files-size"] or 0))
-        return rows
+    meddler = Meddler(bench, proxy, topic)
 
     def has_landed(count: int) -> bool:
         if seen.total("lakehouse.restarts"):
-            outages[0].times = 0
+            meddler.outages[0].times = 0
         return seen.total("lakehouse.offset", topic=topic) == count
 
     with (
@@ -89,10 +109,11 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
         Prometheus(tmp_path, {"lakehouse-ingest": target}) as prometheus,
     ):
         _discard(bench, "thrown_away", seen)
+        monkeypatch.setattr(effects, "on_spark", meddler.on_spark)
         at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
         settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "keep_for": 0, "batch_every": 0})
         proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')
-        pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False, transforms=[meddle])
+        pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False)
         began = time.time()
         with running(pipeline):
             values = [
@@ -111,7 +132,7 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
         assert isinstance(seen.telemetry, LiveTelemetry)
         seen.telemetry._outage.lost("traces", 3)  # what costs something: tests/live/test_telemetry_otlp
         assert {it.name for it in INSTRUMENTS.values() if seen.points(it.name)} == set(INSTRUMENTS)
-        _true(bench, seen, topic, pipeline.landed, values, sum(neighbours), began)
+        _true(bench, seen, topic, pipeline.landed, values, sum(meddler.neighbours), began)
         scraped = time.time()
         assert until(lambda: bool(prometheus.ask(f"timestamp(up) > {scraped} + 6")), 60)
         for panel, query in panel_queries(WINDOW):

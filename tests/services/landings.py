@@ -43,6 +43,7 @@ class LandingBench:
     name: str
     format_version: int = 2
     columns: Sequence[Column] = COLUMNS
+    formats: Sequence[int] = (1, 2)  # that the catalog makes
     partitions: Sequence[Partition] = ()
     settled: list[str] = field(default_factory=list)
 
@@ -187,7 +188,7 @@ def doubled(ids: Sequence[int]) -> list[int]:
 def receipt_of(file: DataFile) -> DataFileReceipt:
     return DataFileReceipt(
         path=file.file_path,
-        partition=tuple(file.partition),
+        partition=tuple(file.partition[at] for at in range(len(file.partition))),
         spec_id=file.spec_id,
         record_count=file.record_count,
         size=file.file_size_in_bytes,
@@ -200,3 +201,18 @@ def receipt_of(file: DataFile) -> DataFileReceipt:
         split_offsets=tuple(file.split_offsets or ()),
         sort_order_id=file.sort_order_id,
     )
+
+
+def data_files(attempts: Attempts) -> set[str]:
+    return {path for each in attempts.tries for path in each.paths if path.endswith(".parquet")}
+
+
+def live(bench: LandingBench) -> set[str]:
+    return {task.file.file_path for task in bench.table().scan().plan_files()}
+
+
+def assert_all_there(bench: LandingBench, attempts: Attempts) -> None:
+    io = bench.table().io
+    assert attempts.tries
+    missing = {path for each in attempts.tries for path in each.paths if not io.new_input(path).exists()}
+    assert missing == set()

@@ -32,10 +32,10 @@ class Exact:
 FORMATS: dict[str, ArrowFormat] = {"fast": json_format, "exact": Exact()}
 
 
-def records(values: Sequence[Value], first: int = 0) -> Records:
+def records(values: Sequence[Value]) -> Records:
     """Values as records of one partition, their offsets in the order given."""
     columns = {
-        "offset": range(first, first + len(values)),
+        "offset": range(len(values)),
         "timestamp": [RECEIVED] * len(values),
         "key": [None] * len(values),
         "value": [each.encode() if isinstance(each, str) else each for each in values],

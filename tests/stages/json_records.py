@@ -197,9 +197,8 @@ def one_key_twice(fields: list[Field], dice: Dice) -> None:
 
 
 def a_new_key(fields: list[Field], dice: Dice) -> None:
-    fields.insert(
-        dice.randrange(len(fields) + 1), (dice.choice(['"new"', '""', '"f0"', r'"\ud800"']), dice.choice(ANY))
-    )
+    key, value = dice.choice(['"new"', '""', '"f0"', r'"\ud800"']), dice.choice([*LITERALS[:5], dice.choice(ANY)])
+    fields.insert(dice.randrange(len(fields) + 1), (key, value))
 
 
 def harm_within(fields: list[Field], dice: Dice) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared
-from lakehouse_ingest.stages.arrow.event_time import PER_SECOND, instant_of, instants
+from lakehouse_ingest.schema.times import PER_SECOND
+from lakehouse_ingest.stages.arrow.event_time import instant_of, instants
 from lakehouse_ingest.stages.arrow.formats import ArrowFormat
 from lakehouse_ingest.stages.arrow.records import Fault
 from tests.stages.given import FORMATS, RECEIVED, outcomes

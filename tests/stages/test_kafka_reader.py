@@ -1,18 +1,22 @@
 """The reader of Kafka, on the broker that librdkafka brings along for tests. It needs neither Java nor a process."""
 
+import json
 import pickle
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from pyspark import cloudpickle
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages.arrow.records import Records, Share
 from lakehouse_ingest.stages.arrow.sources import Reader, consumers, kafka
+from lakehouse_ingest.stages.arrow.sources.consumers import KeptConsumer
 from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
 
 PARTITIONS, EACH = 3, 1_000
@@ -35,7 +39,8 @@ def brokers(producer: Producer) -> str:
         producer.produce("t", value=b"%d" % offset, key=b"%d" % partition, partition=partition)
         if number % 70 == 0:
             producer.poll(0.002)  # so that there are many batches of records
-    producer.produce("large", value=b"x" * 900_000)
+    for value in (None, b"", None, b"", b"last"):
+        producer.produce("empty", value=value, partition=0)
     for size in (10, 900_000, 20, 500_000, 500_000):
         producer.produce("large", value=b"x" * size, partition=0)
     assert producer.flush(10) == 0
@@ -72,6 +77,14 @@ class TestShare:
         assert found.rows["value"].to_pylist() == [b"200", b"201", b"202"]
         assert found.rows["key"].to_pylist() == [b"1"] * 3
         assert found.rows["timestamp"].null_count == 0
+
+    def test_of_empty_records_gives_them_all(self, brokers: str) -> None:
+        """The client's messages count as false if they are empty, and some come alone."""
+        for start in range(5):
+            consumers.let_go_all()
+            assert offsets(list(reader(brokers).read(Share("empty", 0, start, 5)))) == {0: list(range(start, 5))}
+        (found,) = reader(brokers).read(Share("empty", 0, 0, 5))
+        assert found.rows["value"].to_pylist() == [None, b"", None, b"", b"last"]
 
     def test_of_nothing_asks_nobody(self) -> None:
         assert list(reader("127.0.0.1:1").read(Share("t", 0, 7, 7))) == []
@@ -150,7 +163,7 @@ class TestConsumer:
         ],
         ids=["another log", "another epoch", "offsets that it has passed"],
     )
-    def test_is_made_anew_for(self, share: Share, epoch: int, brokers: str) -> None:
+    def test_is_replaced_for(self, share: Share, epoch: int, brokers: str) -> None:
         consumers.let_go_all()
         list(reader(brokers).read(Share("t", 0, 0, 10, "log")))
         first = kept()
@@ -196,6 +209,78 @@ class TestConsumer:
         for topic in topics:
             assert len(list(reader(brokers).read(Share(topic, 0, 0, 1)))) == 1
         assert [topic for _, topic in consumers._kept] == topics[2:]
+
+
+class Silent:
+    """A client that gives no message. Its position is first the one before the share, then each of these."""
+
+    def __init__(self, *positions: int) -> None:
+        self._positions = list(positions)
+
+    def assign(self, _: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def consume(self, *_: object) -> list[object]:
+        return []
+
+    def poll(self, _: float) -> None: ...
+
+    def list_topics(self, *_: object) -> object:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def position(self, _: object) -> list[TopicPartition]:
+        at = self._positions.pop(0) if len(self._positions) > 1 else self._positions[0]
+        return [TopicPartition("t", 0, at)]
+
+
+class TestPosition:
+    """Markers of transactions are the last offsets of a share, and aborted records follow: no message tells."""
+
+    def read(self, *positions: int) -> list[Records]:
+        kept = KeptConsumer(cast("Any", Silent(*positions)), "", 1, deque(), deque())
+        return list(kafka.Reading(reader("127.0.0.1:1", silence_s=0.05), kept, [Share("t", 0, 5, 10)]).records())
+
+    def test_at_or_beyond_the_end_ends_the_share(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kafka, "LOOK_S", 0.0)
+        for positions in ((10,), (-1001, 5, 9, 10), (7, 12)):
+            assert self.read(*positions) == []
+
+    def test_before_the_end_does_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(kafka, "LOOK_S", 0.0)
+        with pytest.raises(TryAgain, match=r"no answer from `source.brokers`"):
+            self.read(-1001, 9)
+
+
+class TestStatistics:
+    """Long runs of aborted records give no message, but the client says that it fetches."""
+
+    def test_show_how_far_the_client_has_fetched(self, brokers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(consumers.FIXED, "statistics.interval.ms", 20)
+        share, described = Share("t", 0, 0, EACH), reader(brokers, most_records=10)
+        with consumers.borrowed(described.settings, "tests", 1, [share]) as kept:
+            reading = kafka.Reading(described, kept, [share])
+            next(reading.records())
+            deadline = time.monotonic() + 10
+            while reading._parts[0].fetched < 10 and time.monotonic() < deadline:
+                kept.consumer.poll(0.01)
+                reading._fetches()
+            assert 10 <= reading._parts[0].fetched <= EACH
+
+    def test_count_as_progress_only_if_they_change(self, brokers: str) -> None:
+        share, described = Share("t", 0, 0, EACH), reader(brokers)
+
+        def text(at: int) -> str:
+            return json.dumps({"topics": {"t": {"partitions": {"0": {"next_offset": at}, "-1": {}}}}})
+
+        with consumers.borrowed(described.settings, "tests", 1, [share]) as kept:
+            reading = kafka.Reading(described, kept, [share])
+            moved = []
+            for said in (text(-1001), text(5), text(5), text(6), "{}", text(6), text(7)):
+                kept.statistics.append(said)
+                moved.append(reading._fetches())
+            assert moved == [False, False, False, True, False, False, True]
+            assert reading._fetches() is False
 
 
 class TestOutage:

@@ -24,7 +24,7 @@ def message(
     offset: int = 0,
     value: bytes | None = b"{}",
     key: bytes | None = None,
-    headers: list[tuple[str, bytes | None]] | None = None,
+    headers: list[tuple[str, str | bytes | None]] | None = None,
     timestamp: tuple[int, int] = (TIMESTAMP_CREATE_TIME, 0),
 ) -> Message:
     return Message(
@@ -74,7 +74,7 @@ class TestTime:
 
 class TestHeaders:
     def test_keep_their_order_and_repeat_names(self) -> None:
-        headers: list[tuple[str, bytes | None]] = [("b", b"1"), ("a", None), ("b", b"")]
+        headers: list[tuple[str, str | bytes | None]] = [("b", b"1"), ("a", None), ("b", b"")]
         rows = record_batch([message(1), message(2, headers=headers)])
         wanted = [{"key": "b", "value": b"1"}, {"key": "a", "value": None}, {"key": "b", "value": b""}]
         assert rows["headers"].to_pylist() == [None, wanted]

@@ -266,7 +266,7 @@ class TestFieldThatMayNotBecomeAColumn:
             'things: {"x":{"a":"bad"}} is not map<string, struct<a: long>>',
             None,
         ]
-        assert [each.told for each in found if isinstance(each, Fault)][0] == f"a field: {TOO_MANY}"
+        assert next(each.told for each in found if isinstance(each, Fault)) == f"a field: {TOO_MANY}"
 
     def test_is_rescued_where_the_contract_does_that(self, form: ArrowFormat) -> None:
         route = route_of(settings_of(contract="evolve", rescue=True), THINGS, [RefusedField((), "color", TOO_MANY)])
@@ -286,9 +286,8 @@ class TestFieldThatMayNotBecomeAColumn:
         assert found[1].detail.endswith(HINTED)
         rescuing = route_of(TableSettings.model_validate({"hints": HINTS, "rescue": True}), columns)
         found = outcomes(texts([value for value, _ in BEYOND_HINTS]), rescuing, form)
-        assert [rescued(row) for row in found] == [value if where else None for value, where in BEYOND_HINTS][:-1] + [
-            {"place": "no object", "tags": 5}
-        ]
+        whole = [value if where else None for value, where in BEYOND_HINTS]
+        assert [rescued(row) for row in found] == [*whole[:-1], {"place": "no object", "tags": 5}]
 
     def test_is_a_new_one_when_the_batch_may_change_the_table_no_more(self, form: ArrowFormat) -> None:
         (found,) = outcomes(texts([{"place": {"zone": 1}}]), route_of(TableSettings()), form)

@@ -1,6 +1,7 @@
 """Columns that are checked as a whole agree with rows that are looked at one by one, for any records and plans."""
 
 import json
+import pickle
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -107,6 +108,18 @@ class TestRow:
             assert at_once == one_by_one, (route, values)
             rows += len(at_once[0])
         assert rows > 200, "hardly any record was sound"
+
+
+class TestRoutePlan:
+    def test_makes_the_same_rows_in_another_process(self) -> None:
+        route = route_of(random.Random(1))
+        assert pickle.loads(pickle.dumps(route)) == route
+
+    def test_makes_no_rows_of_no_records(self) -> None:
+        made = RowBuilder(RoutePlan(TablePlan("t", (ColumnPlan("a", "a", "long"),), "a", "s")), FORMATS["fast"]).rows(
+            records([])
+        )
+        assert (made.rows.num_rows, made.rows.schema.names) == (0, ["a", "event_time", "_source"])
 
 
 class TestDecoded:

@@ -1,6 +1,7 @@
 """Our process owns the offsets of a query, whatever becomes of the process that asks for them."""
 
 import json
+import pickle
 import socket
 import stat
 import threading
@@ -13,7 +14,6 @@ from random import Random
 from threading import Event
 
 import pytest
-from pyspark import cloudpickle
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.pipeline import offset_server
@@ -196,7 +196,7 @@ class TestFailure:
             raise TryAgain("no answer from `source.brokers`")
 
         with asking(next_end) as (server, questions):
-            with pytest.raises(RuntimeError, match="TryAgain: no answer from `source.brokers`"):
+            with pytest.raises(RuntimeError, match=r"TryAgain: no answer from `source.brokers`"):
                 questions.latest()
             assert str(server.failure) == "no answer from `source.brokers`"
 
@@ -273,7 +273,7 @@ class TestLostConnection:
 class TestPlanner:
     def test_can_be_pickled_and_repeats_the_answers(self) -> None:
         with OffsetServer(START, further(1)) as server:
-            planner: Planner = cloudpickle.loads(cloudpickle.dumps(Planner(server.address)))
+            planner: Planner = pickle.loads(pickle.dumps(Planner(server.address)))
             initial, latest = planner.initialOffset(), planner.latestOffset()
             assert (initial, latest) == ({"t": {"0": 5, "1": 0}}, {"t": {"0": 6, "1": 1}})
             assert planner.partitions(initial, latest) == []

@@ -1,6 +1,8 @@
 """What of a session can be seen from outside."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,28 @@ class TestEnvironment:
             assert (Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
             assert not os.environ.keys() & {*OTHERS}
         assert {name: os.environ[name] for name in theirs} == theirs
+
+    def test_lets_workers_import_what_we_import(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """As it is now: an import path may be added while the program runs."""
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(sys, "path", ["", *sys.path])
+        (tmp_path / "planted_beside.py").write_text("found = 17")
+        with _environment(Path("/java/bin/java")):
+            first, second, *_ = os.environ["PYTHONPATH"].split(os.pathsep)
+            assert (first, second) == (str(Path.cwd()), str(tmp_path))
+            program = [sys.executable, "-c", "import planted_beside, lakehouse_ingest; print(planted_beside.found)"]
+            done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True, cwd="/")
+        assert done.stdout == "17\n"
+        assert "PYTHONPATH" not in os.environ
+
+    def test_leaves_import_paths_to_another_python(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its packages are in other folders."""
+        monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python/bin/python3")
+        monkeypatch.setenv("PYTHONPATH", "/opt/theirs")
+        with _environment(Path("/java/bin/java")):
+            assert os.environ["PYTHONPATH"] == "/opt/theirs"
 
 
 class TestLine:

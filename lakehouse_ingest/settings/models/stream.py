@@ -46,7 +46,7 @@ class StreamSettings(SettingsModel):
     transform: str | None = Field(
         examples=["celsius"],
         default=None,
-        description="A function of yours between the stages decode and shape, from data frame to data frame: the name"
+        description="A function of yours between the stages decode and shape, from Arrow table to Arrow table: the name"
         " of an entry point in the group lakehouse_ingest.transforms, or module:function with --allow-code.",
     )
     max_tables: int = Field(default=100, gt=0, le=10_000, description="Most tables that this stream writes to.")

@@ -65,47 +65,42 @@ class Fitter:
     def __init__(self, route: RoutePlan) -> None:
         plan, following = route.plan, route.following
         compiler = _Compiler(route)
-        relaxing = following.relaxing if following and not following.final else frozenset[str]()
         self._columns = plan.columns
-        self._fits = [
-            (each.field, compiler.column(each), each.required and each.field in relaxing) for each in plan.columns
-        ]
-        self._known = frozenset(each.field for each in plan.columns)
+        self._fits = {each.field: (number, compiler.column(each)) for number, each in enumerate(plan.columns)}
         self._unknown = compiler.unknown((), ())
+        may_relax = following is not None and not following.final
+        self._relaxing = [
+            number
+            for number, each in enumerate(plan.columns)
+            if may_relax and following and each.required and each.field in following.relaxing
+        ]
 
     def fit(self, tree: Tree) -> Fitted:
-        values: list[Any] = []
+        values: list[Any] = [None] * len(self._columns)
         done, found = Fitted(values), _Found()
         misfits: list[tuple[int, Reason]] = []
         no_column: Fault | None = None
-        for name, fit, relaxes in self._fits:
-            if (value := tree.get(name)) is None:
-                values.append(None)
-                done.news |= relaxes
+        fits = self._fits
+        for name, value in tree.items():
+            if value is None:
                 continue
-            values.append(fit(value, found))
+            known = fits.get(name)
+            if known is None:
+                self._unknown(name, value, found)
+            else:
+                number, fit = known
+                values[number] = fit(value, found)
             if found.dirty:
-                if found.misfit:
-                    misfits.append((len(values) - 1, found.misfit))
+                if found.misfit and known:
+                    misfits.append((known[0], found.misfit))
                 no_column = no_column or found.no_column
-                self._note(done, found, name, value)
+                done.news |= found.news
+                if found.kept:
+                    done.rescued[name] = json_text(value)
                 found = _Found()
-        if not tree.keys() <= self._known:
-            for name in tree:
-                if name not in self._known:
-                    self._unknown(name, tree[name], found)
-                    if found.dirty:
-                        no_column = no_column or found.no_column
-                        self._note(done, found, name, tree[name])
-                        found = _Found()
-        done.fault = self._misfit(tree, misfits) if misfits else no_column
+        done.news |= any(tree.get(self._columns[number].field) is None for number in self._relaxing)
+        done.fault = self._misfit(tree, sorted(misfits)) if misfits else no_column
         return done
-
-    @staticmethod
-    def _note(done: Fitted, found: _Found, name: str, value: Value) -> None:
-        done.news |= found.news
-        if found.kept:
-            done.rescued[name] = json_text(value)
 
     def _misfit(self, tree: Tree, misfits: list[tuple[int, Reason]]) -> Fault:
         """The reason of the first, and the words of all."""
@@ -204,9 +199,9 @@ class _Compiler:
         """Whether the contract lets a column be made for anything in this value."""
         assert self._following
         contract = self._following.contract
-        if contract.rule_of(*path) is not Rule.EVOLVE:
-            return False
-        return not contract.columns or self._may_hold(value, path)
+        if not contract.columns:
+            return contract.rule is Rule.EVOLVE
+        return contract.rule_of(*path) is Rule.EVOLVE and self._may_hold(value, path)
 
     def _may_hold(self, value: Value, path: Path) -> bool:
         assert self._following
@@ -223,16 +218,17 @@ class _Compiler:
 
 
 def _struct(fits: Mapping[str, Fit], unknown: Unknown, misfit: Misfit) -> Fit:
-    known, pairs = frozenset(fits), tuple(fits.items())
-
     def fit(value: Any, found: _Found) -> Any:
         if not isinstance(value, dict):
             return misfit(value, found, Reason.WRONG_TYPE)
-        if not value.keys() <= known:
-            for name, each in value.items():
-                if name not in known:
+        fitted = {}
+        for name, each in value.items():
+            if each is not None:
+                if (inner := fits.get(name)) is None:
                     unknown(name, each, found)
-        return {name: None if (each := value.get(name)) is None else inner(each, found) for name, inner in pairs}
+                else:
+                    fitted[name] = inner(each, found)
+        return fitted
 
     return fit
 

@@ -17,7 +17,7 @@ from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
 from lakehouse_ingest.stages.arrow.event_time import day_of, instant, iso_instant
 from lakehouse_ingest.stages.arrow.records import Real
-from lakehouse_ingest.stages.arrow.trees import plain_text
+from lakehouse_ingest.stages.arrow.trees import NUMBERS, plain_text
 
 DAY_S = 86_400
 BITS = {pa.int32(): 31, pa.int64(): 63}
@@ -87,7 +87,7 @@ def _whole(bits: int, misfit: Misfit) -> Fit:
     low, high = -(1 << bits), (1 << bits) - 1
 
     def fit(value: Any, found: Any) -> Any:
-        if type(value) is not int:  # true is an int, too
+        if type(value) is not int:  # `true` is an instance of it
             return misfit(value, found, Reason.WRONG_TYPE)
         return value if low <= value <= high else misfit(value, found, Reason.OUT_OF_RANGE)
 
@@ -95,7 +95,7 @@ def _whole(bits: int, misfit: Misfit) -> Fit:
 
 
 def _double(value: Any) -> float | Reason:
-    if not _is_number(value):
+    if type(value) not in NUMBERS:
         return Reason.WRONG_TYPE
     try:
         number = float(value)
@@ -115,7 +115,7 @@ def _float(value: Any) -> float | Reason:
 
 def _decimal(precision: int, scale: int) -> Read:
     def read(value: Any) -> Decimal | Reason:
-        if not _is_number(value):
+        if type(value) not in NUMBERS:
             return Reason.WRONG_TYPE
         try:
             number = Decimal(value.text if isinstance(value, Real) else value if isinstance(value, int) else str(value))
@@ -125,10 +125,6 @@ def _decimal(precision: int, scale: int) -> Read:
         return Reason.OUT_OF_RANGE if found is None else found
 
     return read
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _boolean(value: Any) -> bool | Reason:

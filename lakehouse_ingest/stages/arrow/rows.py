@@ -17,6 +17,7 @@ from lakehouse_ingest.stages.arrow.formats import ArrowFormat, ColumnarFormat
 from lakehouse_ingest.stages.arrow.plans import RoutePlan
 from lakehouse_ingest.stages.arrow.records import Fault, Records, Tree
 from lakehouse_ingest.stages.arrow.shaping import Row, Shaper, coordinates
+from lakehouse_ingest.stages.arrow.untyped import reading
 
 Rescued = Mapping[str, str]  # the JSON of fields that no column takes
 
@@ -58,6 +59,7 @@ class RowBuilder:
     def __init__(self, route: RoutePlan, form: ArrowFormat) -> None:
         self._form, self._columns = form, route.plan.columns
         self._fitter, self._shaper = Fitter(route), Shaper(route.plan)
+        self._typed = reading(form, route.plan.columns)
         self._fields = [pa.field(each.field, wire_type(each)) for each in route.plan.columns]
         self._fast = form if isinstance(form, ColumnarFormat) and route.plan.columns else None
 
@@ -68,7 +70,7 @@ class RowBuilder:
 
     def decoded(self, records: Records) -> Decoded:
         values = records.rows.column("value")
-        everything = pa.array(range(len(records)), pa.int64())
+        everything = pc.cumulative_sum(pa.repeat(1, len(records)), start=-1)  # from 0 on; a range of Python costs more
         if self._fast is None:
             return self._exactly(records, everything)
         data, sound = self._fast.columns(values, self._columns)
@@ -103,6 +105,8 @@ class RowBuilder:
         tree = self._form.tree(value)
         if isinstance(tree, Fault):
             return tree
+        if self._typed:
+            tree = self._typed(tree)
         fitted = self._fitter.fit(tree)
         if fitted.fault:
             return fitted.fault

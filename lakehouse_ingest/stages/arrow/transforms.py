@@ -81,7 +81,7 @@ class Transformer:
     def rows(self, records: Records, builder: RowBuilder) -> tuple[Shaped, int]:
         """Decode, transform and shape records. Returns their rows, and how many records the transform left out."""
         decoded, filtered = self.applied(builder.decoded(records))
-        return _whole(builder.shaped(decoded)), filtered
+        return whole(builder.shaped(decoded)), filtered
 
     def applied(self, decoded: Decoded) -> tuple[Decoded, int]:
         if not len(decoded.numbers):
@@ -209,7 +209,7 @@ def given_to(decoded: Decoded) -> pa.Table:
     return pa.table([*columns, _record(decoded), decoded.numbers], names=[*names, RECORD, ROW])
 
 
-def _whole(shaped: Shaped) -> Shaped:
+def whole(shaped: Shaped) -> Shaped:
     """Leave out the rows of records of which another row has a fault or is news: a record is in one place only."""
     split = _is_one_of(shaped.numbers, {*shaped.faults, *shaped.news})
     if not pc.any(split, min_count=0).as_py():

@@ -346,7 +346,7 @@ class Kafka:
             message = reader.poll(ASK_S)
             if message is not None and (error := message.error()):
                 raise self._explained(error, message.topic() or "")
-            return "one record read" if message else f"no record came within {ASK_S:.0f} s"
+            return "one record read" if message is not None else f"no record came within {ASK_S:.0f} s"
         finally:
             reader.close()
 

@@ -16,7 +16,7 @@ from catalog import Partition as PartitionSpec
 from catalog.data_files import TableFiles
 from catalog.errors import RequestRefused
 from catalog.file_columns import file_columns
-from catalog.file_partitions import Locations, Partition, Partitions
+from catalog.file_partitions import Locations, Partitions, PartitionValues
 from tests.unit.catalog_package.written_files import Lake, batch, write
 
 DAY = 86_400_000_000
@@ -59,7 +59,7 @@ def term(transform: str, name: str) -> str:
     return name if function == "identity" else f"{function}({f'{number}, ' if number else ''}{name})"
 
 
-def reference(table: TableFiles, value: Any) -> Partition:
+def reference(table: TableFiles, value: Any) -> PartitionValues:
     """What pyiceberg says of one value, which is given as Iceberg stores it."""
     field = table.spec.fields[0]
     kind = table.schema.find_field(field.source_id).field_type
@@ -72,7 +72,7 @@ def partitions_of(table: TableFiles) -> Partitions:
     return Partitions(file_columns(table.schema_json), table.spec)
 
 
-def split(table: TableFiles, rows: pa.RecordBatch) -> list[tuple[Partition, pa.RecordBatch]]:
+def split(table: TableFiles, rows: pa.RecordBatch) -> list[tuple[PartitionValues, pa.RecordBatch]]:
     return [*partitions_of(table).split(file_columns(table.schema_json).fit(rows))]
 
 
@@ -212,7 +212,7 @@ class TestFolder:
         self, tmp_path: Path, kind: str, transform: str, value: object, folder: str
     ) -> None:
         table = Lake(tmp_path).create({"v": kind}, [term(transform, "v")])
-        assert Locations(table).folder((value,)) == folder
+        assert Locations(table, file_columns(table.schema_json)).folder((value,)) == folder
 
     def test_is_never_longer_than_a_store_takes(self, tmp_path: Path) -> None:
         lake = Lake(tmp_path)

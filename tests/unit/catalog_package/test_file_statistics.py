@@ -161,7 +161,7 @@ class TestMetricsMode:
     def test_none_keeps_sizes_alone(self, tmp_path: Path) -> None:
         receipt = one(tmp_path, "string", "a", properties={DEFAULT: "none"})
         assert [*receipt.column_sizes] == [1]
-        assert receipt.value_counts == receipt.null_counts == receipt.lower_bounds == {}
+        assert (receipt.value_counts, receipt.null_counts, receipt.lower_bounds) == ({}, {}, {})
 
     def test_counts_keeps_no_bounds(self, tmp_path: Path) -> None:
         receipt = one(tmp_path, "string", "a", None, properties={DEFAULT: "full", f"{COLUMN}.v": "counts"})

@@ -89,7 +89,7 @@ class TestTableFiles:
         lake.create({"v": "long"})
         table = lake.table()
         table.io.properties["ssl"] = {"cabundle": "x"}
-        lake.pyiceberg.properties["ssl"] = {"cabundle": "x"}  # type: ignore[assignment]
+        lake.pyiceberg.properties["ssl"] = {"cabundle": "x"}
         assert "ssl" not in TableFiles.of(lake.client, table).io_properties
 
 
@@ -373,6 +373,22 @@ class TestLocalFile:
         write(table, batch(n=[3]), durable=False)
         assert synced == []
 
+    def test_that_broke_off_gets_no_receipt(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        writer = FileWriter(lake.create({"n": "long"}, ["n"]), NAMES, budget=1)
+        writer.write(batch(n=[1]))
+
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as broken:
+            broken.setattr("catalog.file_writer.create", full)
+            with pytest.raises(Unreachable):
+                writer.write(batch(n=[2]))
+        for call in (writer.close, lambda: writer.write(batch(n=[2]))):
+            with pytest.raises(ValueError, match="broke off"):
+                call()
+        writer.abandon()
+
     def test_that_cannot_be_written_is_an_outage(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         table = lake.create({"n": "long"})
 
@@ -382,6 +398,19 @@ class TestLocalFile:
         monkeypatch.setattr("catalog.file_writer.create", full)
         with pytest.raises(Unreachable, match=r"writing files of table ns.t: .*No space left"):
             write(table, batch(n=[1]))
+
+
+class TestFileOfAnotherStore:
+    def test_is_written_through_its_file_io(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        table = lake.create({"n": "long"}, ["n"])
+        for module in ("file_sinks", "file_writer"):
+            monkeypatch.setattr(f"catalog.{module}.local_path", lambda _: None)
+        receipts = write(table, batch(n=[1, 2, 2]))
+        assert [receipt.size for receipt in receipts] == [path_of(receipt).stat().st_size for receipt in receipts]
+        assert len(read_back(lake, receipts)) == 3
+        monkeypatch.setattr(FileNames, "stem", lambda _: path_of(receipts[0]).stem.removesuffix("-00000"))
+        with pytest.raises(Unreachable, match="already exists"):
+            write(table, batch(n=[1, 2]))
 
 
 class TestSettings:

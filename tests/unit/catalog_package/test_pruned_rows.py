@@ -138,7 +138,7 @@ class Predicate:
     def iceberg(self) -> ice.BooleanExpression:
         values = [micros(each) if isinstance(each, date | time) else each for each in self.values]
         if self.word in ("in", "not in"):
-            return {"in": ice.In, "not in": ice.NotIn}[self.word](self.column, set(values))
+            return ICEBERG[self.word](self.column, values)
         return ICEBERG[self.word](self.column, *values)
 
     def sql(self) -> str:
@@ -178,6 +178,8 @@ ICEBERG: dict[str, Callable[..., ice.BooleanExpression]] = {
     "is not null": ice.NotNull,
     "is nan": ice.IsNaN,
     "starts with": ice.StartsWith,
+    "in": ice.In,
+    "not in": ice.NotIn,
 }
 
 

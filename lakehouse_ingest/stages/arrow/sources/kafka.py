@@ -7,13 +7,14 @@ nothing of the share counts, and the next start finds out what the log still hol
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from json import loads
 from time import monotonic
 from typing import NoReturn
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from lakehouse_ingest.errors import LakehouseError, TryAgain, fitted
 from lakehouse_ingest.settings import SourceSettings
@@ -26,6 +27,7 @@ MOST_RECORDS, MOST_BYTES = 50_000, 32 * 1024 * 1024  # of a batch of records
 STEP = 2_000  # messages that are taken from the client at once
 SILENCE_S = 30.0  # after so long without progress, we take the broker to be away
 LOOK_S = 0.1  # how long we wait for a message before we ask the client for its position
+ASK_S = 2.0  # after so long without progress, we ask why
 UNWANTED = 1_000  # messages of a share that has ended, while others of the same topic go on
 
 END, TIMED_OUT = KafkaError._PARTITION_EOF, KafkaError._TIMED_OUT  # noqa: SLF001 - so they are named
@@ -111,7 +113,7 @@ class Reading:
         self._count = self._size = 0  # records, and bytes of their values, that wait to be given
         self._average = 1.0  # bytes of a value, by the last messages
         self._moved = self._looked = 0.0  # when something was read, and when we looked at the client
-        self._is_asked = False  # whether we know why no broker answers
+        self._is_asked = self._is_looked_at = False  # the topic, and the errors of connections
 
     def records(self) -> Iterator[Records]:
         self._kept.said.clear()
@@ -131,7 +133,8 @@ class Reading:
         self._moved = self._looked = monotonic()
         while self._left and self._count < self._reader.most_records and self._size < self._reader.most_bytes:
             messages = self._consumer.consume(self._wanted(), 0)
-            if not messages and (message := self._consumer.poll(LOOK_S)):
+            # Compare with None: a message without a value counts as false.
+            if not messages and (message := self._consumer.poll(LOOK_S)) is not None:
                 messages = [message]
             if messages:
                 self._take(messages)
@@ -220,14 +223,27 @@ class Reading:
                 self._end(part)
         if self._fetches():
             self._moved = now
-        if wrong := next((error for error in self._kept.said if error.code() in ABOUT_TOPICS), None):
-            raise self._explained(wrong, None)
-        if not self._is_asked and any(error.code() == refusals.ALL_DOWN for error in self._kept.said):
-            self._is_asked = True
-            if refusal := refusals.of_connections(self._kept.said, self._reader.settings):
-                raise refusal
+        self._ask_why(now - self._moved)
         if self._left and now - self._moved > self._reader.silence_s:
             self._give_up()
+
+    def _ask_why(self, silent_s: float) -> None:
+        """Raise at once what no waiting changes. The client does not say all of it by itself."""
+        said = self._kept.said
+        if wrong := next((error for error in said if error.code() in ABOUT_TOPICS), None):
+            raise self._explained(wrong, None)
+        if silent_s >= ASK_S and not self._is_asked:
+            self._is_asked = True
+            with suppress(KafkaException):  # no answer, which is what we wait for
+                found = self._consumer.list_topics(self._topic, ASK_S).topics.get(self._topic)
+                if found and found.error and found.error.code() in ABOUT_TOPICS:
+                    raise self._explained(found.error, None)
+        is_down = any(error.code() == refusals.ALL_DOWN for error in said)
+        if not self._is_looked_at and (is_down or (said and silent_s >= ASK_S)):
+            self._is_looked_at = True
+            refusal = refusals.of_connections(said, self._reader.settings)
+            if refusal and not isinstance(refusal, TryAgain):
+                raise refusal
 
     def _remember_positions(self) -> None:
         for found in self._consumer.position([TopicPartition(self._topic, at) for at in self._parts]):

@@ -49,7 +49,7 @@ def record_batches(messages: Sequence[Message], most_records: int, most_bytes: i
 
 
 def record_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """The messages of one partition as a batch. Raises if their offsets don't rise, because then the client is wrong."""
+    """The messages of one partition as a batch. Their offsets have to rise, or the client is wrong."""
     offsets = pa.array(list(map(Message.offset, messages)), pa.int64())
     if not _rise(offsets):
         raise TryAgain("the Kafka client gave the records of a partition in a wrong order; the stream starts again")
@@ -64,7 +64,7 @@ def record_batch(messages: Sequence[Message]) -> pa.RecordBatch:
 
 
 def _rise(offsets: pa.Int64Array) -> bool:
-    return bool(pc.all(pc.less(offsets[:-1], offsets[1:])).as_py() is not False)
+    return bool(pc.all(pc.less(offsets[:-1], offsets[1:]), min_count=0).as_py())
 
 
 def _timestamps(stamps: Sequence[tuple[int, int]]) -> pa.TimestampArray:

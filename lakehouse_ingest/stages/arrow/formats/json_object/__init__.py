@@ -1,7 +1,7 @@
 """JSON: each record is one JSON object. `reference` says what a record means, `fast` reads many of them at once.
 
-Nothing is converted: "12" is not a number, and 1.0 is not an integer. NaN and Infinity are numbers, because Python writes
-them. If a key comes twice, the last value counts. Names that differ by case are two names.
+NaN and Infinity are numbers, because Python writes them. If a key comes twice, the last value counts. Keys that differ
+by case are two keys.
 """
 
 from lakehouse_ingest.stages.arrow.formats.json_object.fast import columns

@@ -1,6 +1,6 @@
-"""Many records at once: msgspec decodes them to objects that are made from the columns, and Arrow takes their attributes.
+"""Many records at once: msgspec decodes them to objects made from the columns, and Arrow takes their attributes.
 
-Only a record that fits the columns completely is called sound. The reference decoder reads all others.
+A record is called sound only if it fits the columns completely. The reference decoder reads all others.
 """
 
 import re
@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.formats.json_object.nodes import Digits, Fields, Node, node_of
+from lakehouse_ingest.stages.arrow.formats.json_object.nodes import NO_VALUE, Digits, Fields, Node, node_of
 from lakehouse_ingest.stages.arrow.formats.json_object.reference import DIGITS, LEVELS, tree
 
 CHUNK = 2_000  # so many objects stay in the processor's cache
@@ -21,7 +22,6 @@ LOOKED_AT = 8  # records that are learned from at once
 WORTH_LEARNING = 0.02  # share of records that the decoder doesn't read
 EVERY = 64
 NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (DIGITS // EVERY))
-NO_VALUE = (pa.ArrowException, ValueError, OverflowError)
 
 
 def columns(values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> tuple[pa.StructArray, pa.BooleanArray]:
@@ -44,44 +44,51 @@ class Decoder:
         self._json: msgspec.json.Decoder[Any] | None = None
 
     def read(self, values: pa.BinaryArray) -> tuple[pa.StructArray, pa.BooleanArray]:
-        chunks = [self._chunk(values[at : at + CHUNK]) for at in range(0, len(values), CHUNK)]
+        values = pc.fill_null(values, b"") if values.null_count else values
+        chunks = [self._chunk(values[start : start + CHUNK]) for start in range(0, len(values), CHUNK)]
         found = [each for each, _ in chunks] or [pa.array([], self._type)]
         return pa.concat_arrays(found), pa.array([each for _, sound in chunks for each in sound], pa.bool_())
 
     def _chunk(self, values: pa.BinaryArray) -> tuple[pa.StructArray, list[bool]]:
-        texts = [each or b"" for each in values.to_pylist()]
+        texts = values.to_pylist()
         if self._json is None:
             self._learn(texts[:LOOKED_AT])
-        objects = self._objects(texts)
-        unsound = [number for number, each in enumerate(objects) if each is None]
+        objects, unsound = self._objects(texts)
         if len(unsound) > WORTH_LEARNING * len(texts):
             unread = [texts[number] for number in unsound]
             if self._learn(unread[:: 1 + len(unread) // LOOKED_AT]):
-                for number, each in zip(unsound, self._objects(unread), strict=True):
+                again, still = self._objects(unread)
+                for number, each in zip(unsound, again, strict=True):
                     objects[number] = each
-        nothing = self._fields.nothing
-        sound = [each is not None for each in objects]
-        objects = [nothing if each is None else each for each in objects]
+                unsound = [unsound[number] for number in still]
+        if pc.max(pc.binary_length(values)).as_py() > 2 * LEVELS:
+            for number, text in enumerate(texts):
+                if len(text) > 2 * LEVELS and _is_extreme(text):
+                    objects[number] = self._fields.nothing
+                    unsound.append(number)
+        sound = [True] * len(objects)
+        for number in unsound:
+            sound[number] = False
         children = [self._column(name, node, objects, sound) for name, node in self._fields.nodes.items()]
         return self._fields.together(children, len(objects)), sound
 
-    def _objects(self, texts: Sequence[bytes]) -> list[Any]:
+    def _objects(self, texts: Sequence[bytes]) -> tuple[list[Any], list[int]]:
+        """What msgspec makes of the records, and the numbers of those that it refuses."""
         assert self._json
-        decode, found = self._json.decode, []
+        decode, nothing = self._json.decode, self._fields.nothing
+        found, refused = [], []
         for text in texts:
             try:
                 found.append(decode(text))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                found.append(None)
-        if max(map(len, texts), default=0) > 2 * LEVELS:
-            pairs = zip(found, texts, strict=True)
-            return [None if len(text) > 2 * LEVELS and _is_extreme(text) else each for each, text in pairs]
-        return found
+                refused.append(len(found))
+                found.append(nothing)
+        return found, refused
 
     def _learn(self, texts: Sequence[bytes]) -> bool:
         """Learn from records, and whether that may change what is read of them."""
-        trees = map(tree, texts)
-        change = any([self._fields.learn(each) for each in trees if isinstance(each, dict)])
+        trees = [each for each in map(tree, texts) if isinstance(each, dict)]
+        change = max(map(self._fields.learn, trees), default=False)
         if change or self._json is None:
             self._json = msgspec.json.Decoder(self._fields.python(), float_hook=msgspec.Raw)
         return change

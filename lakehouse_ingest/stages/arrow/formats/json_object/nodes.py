@@ -6,7 +6,7 @@ the reference decoder reads the record.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse_ingest.stages.arrow.event_time import INSTANT, instants
 from lakehouse_ingest.stages.arrow.records import Real, Value
+from lakehouse_ingest.stages.arrow.trees import holds
 
 INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -25,6 +26,7 @@ INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 FLOAT32 = Annotated[float, msgspec.Meta(ge=-3.4028234e38, le=3.4028234e38)]
 NOTHING = list[None] | dict[str, None] | None  # what a field without a column may hold
 MOST_SPARE = 1_000  # such fields that an object knows
+NO_VALUE = (ValueError, pa.ArrowTypeError)  # ValueError stands for ArrowInvalid as well
 PLAIN: dict[pa.DataType, Any] = {
     pa.int32(): INT32,
     pa.int64(): INT64,
@@ -43,13 +45,13 @@ class Node(Protocol):
         """The type that msgspec decodes it to, unless it is null."""
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """The decoded values in Arrow. Raises ValueError, or an error of Arrow, if one of them is no such value."""
+        """The decoded values in Arrow. Raises one of `NO_VALUE` if one of them is not what the column takes."""
 
     def learn(self, value: Value) -> bool:
         """Prepare for values like this one. Returns whether anything changed."""
 
 
-def node_of(kind: pa.DataType) -> Node:
+def node_of(kind: pa.DataType) -> Node:  # noqa: PLR0911 - one for each kind
     """The node for a wire type."""
     if pa.types.is_string(kind):
         return Text()
@@ -95,7 +97,7 @@ class Text:
     def array(self, values: Sequence[Any]) -> pa.Array:
         try:
             return pa.array(values, pa.string())
-        except pa.ArrowException:
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
             return pa.array(list(map(_text, values)), pa.string())
 
     def learn(self, value: Value) -> bool:
@@ -105,11 +107,7 @@ class Text:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # msgspec writes only integers of 64 bits
-    return msgspec.json.encode(value).decode()
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 class Instants:
@@ -184,7 +182,7 @@ class Fields:
 
     def python(self) -> type[msgspec.Struct]:
         names = {**self._names, **self._spare}
-        # msgspec looks for a key behind the last one that it found. In another order, 40 fields cost five times as much.
+        # msgspec looks for a key behind the last one that it found. In another order 40 fields take five times as long.
         order = [name for name in {**self._order, **names} if name in names]
         made = msgspec.defstruct(
             "Expected",
@@ -225,22 +223,18 @@ class Fields:
         for name, each in value.items() if isinstance(value, dict) else ():
             if name in self.nodes:
                 change |= self.nodes[name].learn(each)
-            elif name in self._spare or not holds_nothing(each) or not can_be_expected(name):
-                continue
-            elif len(self._spare) < MOST_SPARE:
-                self._spare[name] = f"s{len(self._spare)}"
-                change = True
-            self._order.setdefault(name)
+            elif name not in self._spare and not holds(each) and can_be_expected(name):
+                change |= self._expect(name)
+            if name in self.nodes or name in self._spare:
+                self._order.setdefault(name)
         return change
 
-
-def holds_nothing(value: Value) -> bool:
-    """Whether a field with this value gets no column, and is missed by nobody."""
-    return value is None or (isinstance(value, list | dict) and all(each is None for each in _parts(value)))
-
-
-def _parts(value: list[Value] | dict[str, Value]) -> Iterable[Value]:
-    return value.values() if isinstance(value, dict) else value
+    def _expect(self, name: str) -> bool:
+        """Expect a field without a column, as long as it holds nothing."""
+        if len(self._spare) == MOST_SPARE:
+            return False
+        self._spare[name] = f"s{len(self._spare)}"
+        return True
 
 
 def can_be_expected(name: str) -> bool:
@@ -261,7 +255,7 @@ class Items:
         return pa.ListArray.from_arrays(_offsets(values), elements, type=self._kind, mask=_missing(values))
 
     def learn(self, value: Value) -> bool:
-        return isinstance(value, list) and any([self._element.learn(each) for each in value])
+        return isinstance(value, list) and max(map(self._element.learn, value), default=False)
 
 
 class Entries:
@@ -280,7 +274,7 @@ class Entries:
         return pa.MapArray.from_arrays(_offsets(values), keys, found, type=self._kind, mask=_missing(values))
 
     def learn(self, value: Value) -> bool:
-        return isinstance(value, dict) and any([self._value.learn(each) for each in value.values()])
+        return isinstance(value, dict) and max(map(self._value.learn, value.values()), default=False)
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:

@@ -34,16 +34,21 @@ def tree(value: bytes | None) -> Tree | Fault:
         return _fault(Reason.NOT_TEXT, "the value is not UTF-8")
     if has_half(text):
         return _fault(Reason.NOT_TEXT, "half a character, such as \\ud83d without what follows")
-    deep = text.count("[") + text.count("{") > LEVELS
-    broken = _fault(Reason.BROKEN, f"not JSON, or more than {LEVELS} levels deep" if deep else "the value is not JSON")
-    if deep and levels(text) > LEVELS:
-        return broken
+    return _object(text)
+
+
+def _object(text: str) -> Tree | Fault:
+    is_deep = text.count("[") + text.count("{") > LEVELS
+    broken = f"not JSON, or more than {LEVELS} levels deep" if is_deep else "the value is not JSON"
+    if is_deep and levels(text) > LEVELS:
+        return _fault(Reason.BROKEN, broken)
+    reader = COUNTING if len(text) > DIGITS else READER
     try:
-        found, end = READER.raw_decode(text, len(text) - len(text.lstrip(SPACES)))
+        found, end = reader.raw_decode(text, len(text) - len(text.lstrip(SPACES)))
     except ValueError:
-        return broken
+        return _fault(Reason.BROKEN, broken)
     if text[end:].strip(SPACES):
-        return _fault(Reason.BROKEN, "something follows the JSON object") if isinstance(found, dict) else broken
+        return _fault(Reason.BROKEN, "something follows the JSON object" if isinstance(found, dict) else broken)
     if not isinstance(found, dict):
         return _fault(Reason.NOT_OBJECT, f"{_kind(found)} where an object is expected")
     return found
@@ -75,7 +80,8 @@ def _check_digits(text: str) -> None:
         raise ValueError(f"a number of more than {DIGITS} digits")
 
 
-READER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=Real)
+READER = json.JSONDecoder(parse_float=Real, parse_constant=Real)
+COUNTING = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=Real)
 
 
 def _kind(value: Any) -> str:
