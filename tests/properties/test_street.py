@@ -65,7 +65,7 @@ from tests.stages.making import records_of
 
 # An example takes a second or two: each is drawn from a seed, for small ones tell little; none is made smaller.
 RARE = settings(
-    max_examples=60, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    max_examples=15, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )
 
 TOPIC, PARTITIONS = "events", 2
