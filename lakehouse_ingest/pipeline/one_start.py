@@ -213,11 +213,13 @@ class OneStart:
                     return
                 landed = runner.run(offsets)
                 server.finish(number)
-                runner.record.size = batch_size.after_landing(runner.record.size, stream.stream.max_records)
+                size, most = runner.record.size, stream.stream.max_records
+                runner.record.size = batch_size.after_landing(size, most)
                 stream.at, stream.newest = runner.landed_to, runner.reports.newest or stream.newest
                 stream.landed += 1
                 stream.offsets += len(landed)
-                if self.goal is None and not stream.has_enough:
+                # Batches that had become smaller follow each other at once, because more records may be waiting.
+                if size >= most and self.goal is None and not stream.has_enough:
                     pacing.wait_until_due(stream.stream, began, runner.landed_to, self._ends, closing)
             except BaseException as failure:
                 failures.append(failure)
