@@ -74,8 +74,10 @@ class TableKeeper:
         return self._plan.plan.names if self._plan else frozenset()
 
     def begin_batch(self) -> None:
-        """Forget what only one batch may not bring."""
+        """Forget what only one batch may not bring, and see which columns others have added since the last one."""
         self._new = 0
+        if not self.settings.columns:
+            self._look_again()
         if self._plan:
             kept = tuple(each for each in self._plan.refused if each.why != TOO_MANY_NEW)
             self._plan = replace(self._plan, refused=kept)
@@ -90,7 +92,6 @@ class TableKeeper:
             assert self._plan is not None
         if self.settings.columns:
             return self._plan
-        self._look_again()
         # Another program may change the columns at the same time. Then plan again from the table as it is.
         for _ in range(FOLLOWED):
             before = self._schema
