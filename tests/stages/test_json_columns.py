@@ -14,7 +14,6 @@ import pytest
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan, TablePlan, declared
 from lakehouse_ingest.stages.arrow.fitting import Fitted, Fitter
-from lakehouse_ingest.stages.arrow.formats import ColumnarFormat
 from lakehouse_ingest.stages.arrow.formats import json_object as json_format
 from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
 from lakehouse_ingest.stages.arrow.records import Fault
