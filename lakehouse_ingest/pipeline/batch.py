@@ -101,7 +101,8 @@ class BatchRunner:
             span.set(epoch=token.epoch, offsets=len(batch.range))
             reached(FailPoint.OFFSETS_LOGGED)
             outcome = self._read(batch, traced=span.recorded)  # also creates and changes tables
-            letters = self._write_letters(outcome, batch)
+            # A record whose table failed may have been taken for a dead letter, so there are none in this attempt.
+            letters = () if outcome.failures else self._write_letters(outcome, batch)
             self.refuse_recreated()
             receipts = self._land(outcome, letters, batch)  # also expires old snapshots
             reached(FailPoint.LANDED)
@@ -138,6 +139,8 @@ class BatchRunner:
             transform=self.transform,
         )
         self.tables.register()
+        for keeper in self.tables.keepers.values():
+            keeper.begin_batch()
         ready = Ready(self.tables, self._each, partial(self.watch.stage, "plan", self.name))
         with self._span("write", tasks=len(tasks)) as span:
             reached(FailPoint.WRITING)
@@ -145,6 +148,8 @@ class BatchRunner:
             span.set(**{f"{stage}_s": round(seconds, 6) for stage, seconds in outcome.seconds.items()})
         self.watch.stages(self.name, outcome.seconds)
         if self.stream.on_error == "raise":
+            if outcome.failures:
+                raise outcome.failures[0]
             _refuse_bad(outcome)
         reached(FailPoint.STAGED)
         return outcome

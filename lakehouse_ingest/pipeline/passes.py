@@ -6,17 +6,18 @@ dead-lettered. So a sender can't keep a batch going.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catalog import DataFileReceipt
+from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.task import Part, Receipt, Work
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.stages.arrow.accounting import Count, TaskReceipt, tiles
 from lakehouse_ingest.stages.arrow.records import Share
 from lakehouse_ingest.stages.arrow.routing import Route, Way
-from lakehouse_ingest.stages.tally import Tally
+from lakehouse_ingest.stages.tally import FILTERED, Tally
 
 MOST_PASSES = 4
 
@@ -29,7 +30,7 @@ class Outcome:
 
     tally: Tally
     parts: Mapping[Way, Sequence[Part]]
-    failures: Sequence[BaseException]  # the errors of tables that could not be made ready
+    failures: Sequence[BaseException]  # the errors of tables that could not be made ready or written
     notes: Sequence[str]  # why some of the records have no table yet
     seconds: Mapping[str, float] = field(default_factory=dict)  # of all tasks together, by stage
 
@@ -46,6 +47,7 @@ class Passes:
     ready: Ready  # knows the tables, and makes them ready for news
     _kept: dict[Way, list[Part]] = field(default_factory=dict)
     _passes: list[list[TaskReceipt]] = field(default_factory=list)
+    _failures: list[LakehouseError] = field(default_factory=list)
     _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def outcome(self, work: Work) -> Outcome:
@@ -57,30 +59,32 @@ class Passes:
                     raise receipt.error
                 for stage, seconds in receipt.seconds.items():
                     self._seconds[stage] += seconds
-            news = _news(receipts)
-            self._keep(receipts, {*news})
+            failed = {way: part.failure for way, part in _parts(receipts) if part.failure}
+            self._failures += failed.values()
+            news = _news(receipts, failed)
+            self._keep(receipts, {*news}, failed)
             if not news:
                 break
             self.ready.make(news)
             work = replace(work, only=frozenset(news), one_in=0)
         planned = [share for shares in self.tasks for share in shares]
         tally = tiles(planned, *self._passes, keeps_letters=False)
-        return Outcome(tally, self._kept, self.ready.failures, self.ready.notes, self._seconds)
+        return Outcome(tally, self._kept, [*self.ready.failures, *self._failures], self.ready.notes, self._seconds)
 
-    def _keep(self, receipts: Sequence[Receipt], again: set[Way]) -> None:
-        """Keep what is settled. Nothing of a route with news is, in any task: all of it is read again."""
+    def _keep(self, receipts: Sequence[Receipt], again: Container[Way], failed: Container[Way]) -> None:
+        """Keep what is settled. Nothing of a route with news or a failure is, in any task: all of it is read again."""
         for receipt in receipts:
             for way, part in receipt.parts.items():
-                if way not in again:
+                if way not in again and way not in failed:
                     self._kept.setdefault(way, []).append(part)
-        self._passes.append([_settled(receipt, again) for receipt in receipts])
+        self._passes.append([_settled(receipt, again, failed) for receipt in receipts])
 
 
-def _news(receipts: Iterable[Receipt]) -> dict[Route, SeenFields]:
+def _news(receipts: Iterable[Receipt], failed: Container[Way]) -> dict[Route, SeenFields]:
     """What is new, by route. The tasks are asked in their order, so the same news gives the same tables."""
     found: dict[Route, SeenFields] = {}
     for way, part in _parts(receipts):
-        if part.news is not None and isinstance(way, Route):
+        if part.news is not None and isinstance(way, Route) and way not in failed:
             found.setdefault(way, SeenFields()).merge(part.news)
     return found
 
@@ -90,16 +94,24 @@ def _parts(receipts: Iterable[Receipt]) -> Iterator[tuple[Way, Part]]:
         yield from receipt.parts.items()
 
 
-def _settled(receipt: Receipt, again: set[Way]) -> TaskReceipt:
-    """The counts of one task without those of the routes that are read again."""
+def _settled(receipt: Receipt, again: Container[Way], failed: Container[Way]) -> TaskReceipt:
+    """The counts of one task without those of the routes that are read again.
+
+    Those of failed routes are counted as left out, so that the other counts can be checked. Nobody gets to see them,
+    because the batch is repeated.
+    """
     counts = []
     for share, received in receipt.received.items():
         of_parts = [(way, part.counts[share]) for way, part in receipt.parts.items() if share in part.counts]
-        settled = [count for way, count in of_parts if way not in again]
+        settled = [_left_out(count) if way in failed else count for way, count in of_parts if way not in again]
         elsewhere = sum(count.received for way, count in of_parts if way in again)
         counts.append(_together(received, settled, elsewhere))
-    files = [file for way, part in receipt.parts.items() if way not in again for file in part.files]
-    return TaskReceipt(counts, files)
+    kept = [part for way, part in receipt.parts.items() if way not in again and way not in failed]
+    return TaskReceipt(counts, [file for part in kept for file in part.files])
+
+
+def _left_out(count: Count) -> Count:
+    return Count(count.share, received=count.received, outcomes=Counter({FILTERED: count.received}))
 
 
 def _together(received: Count, settled: Sequence[Count], elsewhere: int) -> Count:

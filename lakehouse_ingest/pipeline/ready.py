@@ -14,6 +14,7 @@ from lakehouse_ingest.stages.arrow.routing import Route
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
+NOT_READY = Fault(Reason.MISSING, "its table could not be made ready", "plan", "")
 AT_A_TIME = 64  # tables that are created before they are registered
 
 # Does something for each item, in parallel. Gives the results, and the failures of the other items.
@@ -36,7 +37,7 @@ class Ready:
         routes = {
             route: RouteWork(keeper.route_plan(last=last), keeper.landing.files, keeper.first_fields)
             for route, keeper in self.tables.keepers.items()
-            if keeper.landing and (work.only is None or route in work.only)
+            if keeper.landing and route not in self.refused and (work.only is None or route in work.only)
         }
         unasked = self.tables.unasked
         fault = Fault(unasked.reason, unasked.detail, routing.STAGE, unasked.detail) if last else None
@@ -64,6 +65,8 @@ class Ready:
                     keepers.append((route, found))
             planned, failures = self.each(lambda one: (*one, one[1].plan(news[one[0]])), keepers)
             self.failures += failures
+            # A batch with failures is repeated, and commits no dead letters. So these are nobody's.
+            self.refused |= dict.fromkeys(dict(keepers).keys() - {route for route, *_ in planned}, NOT_READY)
             self.tables.register()
             for route, keeper, plan in planned:
                 self._note(route, keeper, plan.why)

@@ -32,6 +32,7 @@ from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.arrow.sources import Reader
 from lakehouse_ingest.stages.arrow.transforms import Transform, Transformer, whole
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
+from lakehouse_ingest.tables.errors import explained
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
 KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; more become a file of their own
@@ -78,6 +79,7 @@ class Part:
     samples: dict[str, Sample] = field(default_factory=dict)
     first_fault: tuple[Share, int, Fault] | None = None  # with its offset
     news: SeenFields | None = None
+    failure: LakehouseError | None = None  # its files could not be written, so nothing of it counts
 
 
 @dataclass
@@ -94,7 +96,8 @@ class Receipt:
 def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
     """Read the shares. An outage, and what a person must fix, is in the receipt: Spark would keep only its text."""
     try:
-        return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
+        with explained():
+            return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
     except LakehouseError as error:
         return Receipt(task, error=error)
 
@@ -117,8 +120,8 @@ class _Task:
                 share = of[records.topic, records.partition]
                 received[share].read(records)
                 self._chunk(share, received[share], records)
-            with self._stage("write"):
-                for route, writer in self._writers.items():
+            for route, writer in [*self._writers.items()]:
+                with self._writing(route):
                     self._parts[route].files = writer.close()
         except BaseException:
             for writer in self._writers.values():
@@ -137,10 +140,13 @@ class _Task:
 
     def _chunk(self, share: Share, count: Count, records: Records) -> None:
         kept, trimmed = without(records, self._work.held)
-        if trimmed:
-            count.add(TRIMMED, trimmed)
-            records = records.take(kept)
         only = self._work.only
+        if trimmed:
+            if only is None:
+                count.add(TRIMMED, trimmed)
+            else:
+                count.elsewhere += trimmed  # the first pass counted them
+            records = records.take(kept)
         with self._stage("route"):
             split = self._router.split(records)
         for routed in split:
@@ -153,6 +159,8 @@ class _Task:
         part = self._parts.setdefault(routed.way, Part())
         count = part.counts.setdefault(share, Count(share))
         count.received += len(routed.rows)
+        if part.failure:
+            return
         if routed.way == NOT_KEPT:
             count.add(FILTERED, len(routed.rows))
         elif routed.way is None:
@@ -188,7 +196,7 @@ class _Task:
             self._drop(route, part)
         if part.news is None:
             part.counts[share].add(FILTERED, filtered)
-            with self._stage("write"):
+            with self._writing(route):
                 self._land(share, route, work, part, made)
             self._dead(share, part, records, made.faults)
 
@@ -224,6 +232,17 @@ class _Task:
         began = perf_counter()
         yield
         self._seconds[name] = self._seconds.get(name, 0.0) + perf_counter() - began
+
+    @contextmanager
+    def _writing(self, route: Route) -> Iterator[None]:
+        """The stage. If the files of one table can't be written, those of the others are."""
+        try:
+            with self._stage("write"), explained():
+                yield
+        except LakehouseError as failure:
+            part = self._parts[route]
+            part.failure = failure
+            self._drop(route, part)
 
     def _writer(self, files: TableFiles) -> FileWriter | FileCounter:
         return FileCounter(files, self._names) if self._work.imagined else FileWriter(files, self._names)

@@ -9,6 +9,7 @@ from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
 from lakehouse_ingest.schema import declared, existing, layout
+from lakehouse_ingest.schema.column_types import width
 from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY_NEW, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import contract_of
 from lakehouse_ingest.schema.layout import FileOptions
@@ -47,6 +48,7 @@ class TableKeeper:
     landing: Landing | None = None
     _plan: Planned | None = None
     _schema: int = -1  # the schema that the plan was made from
+    _new: int = 0  # columns that this batch has brought
 
     def route_plan(self, *, last: bool = False) -> RoutePlan:
         """How a task makes rows for the table. In the last pass over a batch nothing is news any more."""
@@ -72,7 +74,10 @@ class TableKeeper:
         return self._plan.plan.names if self._plan else frozenset()
 
     def begin_batch(self) -> None:
-        """Forget what only one batch may not bring."""
+        """Forget what only one batch may not bring, and see which columns others have added since the last one."""
+        self._new = 0
+        if not self.settings.columns:
+            self._look_again()
         if self._plan:
             kept = tuple(each for each in self._plan.refused if each.why != TOO_MANY_NEW)
             self._plan = replace(self._plan, refused=kept)
@@ -87,7 +92,6 @@ class TableKeeper:
             assert self._plan is not None
         if self.settings.columns:
             return self._plan
-        self._look_again()
         # Another program may change the columns at the same time. Then plan again from the table as it is.
         for _ in range(FOLLOWED):
             before = self._schema
@@ -104,13 +108,14 @@ class TableKeeper:
         """
         assert self._plan is not None
         plan = self._plan.plan
-        growth = new_fields(plan, self.settings, seen.fields, refuse_names=self.refuse_names)
+        growth = new_fields(plan, self._settings_left(), seen.fields, refuse_names=self.refuse_names)
         changes = [Add(path, column) for path, column in growth.columns]
         lacking = seen.lacking(each.field for each in plan.columns if each.required)
         wider = outgrown(plan, self.settings, seen.fields, lacking)
         if not (changes or wider):
             return growth.refused, True
         done = self._follow([*changes, *wider])
+        self._new += sum(width(change.column.type) for change in changes if done.covers(change))
         missing = {each.path: each.reason for each in done.refusals if each.current is None}
         refused = tuple(
             RefusedField(where, name, missing[change.path])
@@ -130,6 +135,12 @@ class TableKeeper:
             # If the table now contradicts the settings, the next start reports it.
             with suppress(SettingsRefused, TableChanged):
                 self._take(state)
+
+    def _settings_left(self) -> TableSettings:
+        """The settings, with as many new columns as earlier passes over the batch have left."""
+        if self.settings.max_new is None or not self._new:
+            return self.settings
+        return self.settings.model_copy(update={"max_new": max(0, self.settings.max_new - self._new)})
 
     def _first(self, seen: SeenFields) -> tuple[Planned, TableSpec | None]:
         """The plan from the first records, and the table to create: None if the records do not say enough or fit."""

@@ -107,11 +107,7 @@ def test_a_field_with_the_name_of_a_partition_has_a_column_of_its_own(bench: Ben
 def test_a_partition_for_each_row_lands_and_is_said(
     bench: Bench, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With one file open at a time, however many there are.
-
-    Iceberg numbers files as it opens them: in the order of the partitions, as they are written one after the other, and
-    not in that of the records, which would keep all of them open.
-    """
+    """However many files there are: one writer makes all of them. That few are open: `test_file_writer.py`."""
     create_topic(bench.broker, topic, 1)
     fed(bench, topic, *({"n": n, "ts_ms": AT} for n in reversed(range(1_010))))
     settings = bench.settings(topic, table={"partition_by": ["n"]})
@@ -123,8 +119,10 @@ def test_a_partition_for_each_row_lands_and_is_said(
     assert "files=1010" in warning
     assert "bucket(16, column)" in warning
     found = [file for _, file in listed(lake(bench), [f"ns_{topic}.{topic}"])]
-    found.sort(key=lambda file: file.path.rpartition("-")[2])
-    assert [int(str(dict(file.partition)["n"])) for file in found] == [*range(1_010)]
+    assert {int(str(dict(file.partition)["n"])) for file in found} == {*range(1_010)}
+    writers, numbers = zip(*(Path(file.path).stem.rsplit("-", 1) for file in found), strict=True)
+    assert len({*writers}) == 1
+    assert sorted(map(int, numbers)) == [*range(1_010)]
 
 
 def test_a_batch_is_few_files_of_the_codec_and_about_the_size_that_were_asked_for(bench: Bench, topic: str) -> None:

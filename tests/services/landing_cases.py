@@ -83,6 +83,14 @@ class TestLanding:
         assert data_files(attempts) == {files[0][0].path}
         assert files[0][0].path in live(bench)
 
+    def test_does_not_undo_a_roll_back(self, bench: LandingBench, writer: LandingWriter) -> None:
+        """Others take main back between the look and the commit. No number of a snapshot is taken by that."""
+        before = bench.state().main
+        writer.land(1)
+        bench.troubles.commits = [Troubled.after(lambda: bench.roll_back(before))]
+        writer.land(2)
+        assert bench.ids() == [0, 2]
+
     def test_ends_with_what_decide_raises(self, bench: LandingBench, writer: LandingWriter) -> None:
         def decide(_: TableState) -> dict[str, str]:
             raise ValueError("not any more")

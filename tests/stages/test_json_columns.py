@@ -187,6 +187,7 @@ class TestUnsoundRecord:
 
 
 class TestRandomRecords:
+    @pytest.mark.timeout(300 + RECORDS // 1_000)
     def test_agree_with_the_reference_decoder(self) -> None:
         fast = exact = 0
         for seed in range(RECORDS // AT_ONCE):

@@ -4,7 +4,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from lakehouse_ingest.errors import NeedsOperator, TryAgain
 from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.formats import json_object as json_format
+from lakehouse_ingest.stages.arrow.formats import ColumnarFormat, chosen
 from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Share, Tree
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.testing import formats, sources
@@ -23,6 +23,7 @@ from lakehouse_ingest.testing.sources import GAP, Filled, Value
 from tests.conformance.test_formats import SAMPLES
 from tests.services.plant_extras import Lines
 
+JSON = cast("ColumnarFormat", chosen("json"))
 LINES = Samples(
     sound=[(b"kind=door;room=1", {"kind": "door", "room": "1"}), (b"kind=wall", {"kind": "wall"})],
     broken=[(None, Reason.EMPTY), (b"a", Reason.BROKEN), (b"\xff=1", Reason.NOT_TEXT)],
@@ -69,10 +70,10 @@ class TellsOthers(Lines):
 class Hasty:
     """JSON whose fast decoder is wrong in some way."""
 
-    tree, field = staticmethod(json_format.tree), staticmethod(json_format.field)
+    tree, field = staticmethod(JSON.tree), staticmethod(JSON.field)
 
     def columns(self, values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> Any:
-        return self.spoilt(*json_format.columns(values, columns))
+        return self.spoilt(*JSON.columns(values, columns))
 
     def spoilt(self, data: Any, sound: Any) -> Any:
         return data, sound

@@ -218,6 +218,28 @@ class TestLand:
             start.land(2)
         assert bench.ids() == [0]
 
+    def test_stops_if_main_was_rolled_back_before_a_lost_answer_was_settled(
+        self, bench: LandingBench, way: str
+    ) -> None:
+        """The batch took effect and is gone again. To go on with the next one would lose it without a word."""
+        start = Process(bench).start(way=way)
+        start.land(1)
+        before = bench.state().main
+
+        def rolled_back_meanwhile(send: Any) -> Any:
+            send()
+            bench.roll_back(before)
+            raise requests.ReadTimeout("slow")
+
+        bench.troubles.commits = [rolled_back_meanwhile]
+        if way == "branch":
+            with pytest.raises(TableChanged, match="rolled back"):
+                start.land(2)
+        else:
+            # Nobody can tell it from a request that was lost, and the same batch is committed again.
+            start.land(2)
+            assert bench.ids() == [0, 1, 2]
+
     def test_of_a_recreated_table_stops(self, bench: LandingBench, way: str) -> None:
         start = Process(bench).start(way=way)
         batch = start.files(1)

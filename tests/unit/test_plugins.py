@@ -1,5 +1,6 @@
 """What a setting names is ours or of another distribution; what it can't be is one sentence, before anything starts."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from lakehouse_ingest.pipeline.assembly import refuse_early
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, load_settings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.arrow import formats
-from lakehouse_ingest.stages.arrow.formats import json
 from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.distributions import install
 
+OURS = import_module(formats.FORMATS["json"])
 OFFERED = {
     formats.GROUP: {"lines": "LINES", "json": "LINES", "gone": "nothing_at_all:LINES", "unfinished": "Unfinished"},
     sources.GROUP: {"plant": "Plant", "kafka": "Plant", "unfinished": "Unfinished"},
@@ -43,7 +44,7 @@ def test_every_format_in_the_table_is_one(name: str) -> None:
 
 
 def test_without_another_package_there_is_ours() -> None:
-    assert formats.chosen("json") is json
+    assert formats.chosen("json") is OURS
     settings = load_settings(None, {"streams": [{"topics": ["t"]}]}, {})
     assert sources.chosen(settings.source) is Kafka
     assert refuse_early(settings, allow_code=False) == [None]
@@ -66,7 +67,7 @@ def test_another_package_offers_by_entry_points_and_nobody_takes_our_names() -> 
     )
     assert sources.chosen(settings.source).__name__ == "Plant"
     assert type(formats.chosen("lines")).__name__ == "Lines"
-    assert formats.chosen("json") is json
+    assert formats.chosen("json") is OURS
     assert sources.chosen(load_settings(None, {"streams": [{"topics": ["t"]}]}, {}).source) is Kafka
     assert "there is gone, json, lines, unfinished; did you mean lines?" in refused({"format": "line"})
 

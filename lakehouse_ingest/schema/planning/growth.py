@@ -41,7 +41,7 @@ def new_fields(
         return Growth([], ())
     room = settings.max_columns - sum(width(column.iceberg) for column in plan.columns)
     limited = settings.max_new is not None and settings.max_new < room
-    room = min(room, settings.max_new or room)
+    room = room if settings.max_new is None else min(room, settings.max_new)
     within = _within(plan, settings, fields, room, contract)
     room -= sum(width(column.type) for _, column in within.columns)
     known = {column.field for column in plan.columns}

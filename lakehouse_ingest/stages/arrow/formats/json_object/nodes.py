@@ -204,6 +204,8 @@ class Fields:
         return list(map(attrgetter(attribute), objects)) if attribute else [None] * len(objects)
 
     def array(self, values: Sequence[Any]) -> pa.Array:
+        if self.nothing is None:  # it lies below a key that can't be expected, so there is none
+            return pa.nulls(len(values), pa.struct(self._kinds))
         missing = [each is None for each in values]
         if not any(missing):
             return self.together([node.array(self.of(name, values)) for name, node in self.nodes.items()], len(values))
