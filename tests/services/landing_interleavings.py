@@ -15,6 +15,7 @@ from tests.services.landings import LandingBench, LandingWriter, doubled
 from tests.services.troubled import Troubled, behind, passed
 
 SCENARIOS, STEPS, FIRST = 16, 10, 100
+FOREIGN = 7
 
 
 class TestInterleavings:
@@ -43,6 +44,7 @@ class Interleaving:
     missing: list[int] = field(default_factory=list)
     newest: int = FIRST - 1
     reported: set[int] = field(default_factory=set)
+    foreign: int = 0  # rows of others
 
     def run(self) -> None:
         troubles = self.bench.troubles
@@ -67,6 +69,7 @@ class Interleaving:
         rows = self._rows()
         assert doubled(rows) == []
         assert self.reported - {*rows} == set()
+        assert self.bench.ids().count(FOREIGN) == self.foreign
 
     def _replace(self) -> None:
         """A new start: it fences the older one before it reads what is there."""
@@ -113,8 +116,12 @@ class Interleaving:
         return self.chance.choice([passed, passed, behind(self.bench.table())])
 
     def _others(self) -> None:
-        acts = [lambda: self.bench.append(7), self.bench.compact, self._cut, self.bench.troubles.arrive]
+        acts = [self._append, self.bench.compact, self._cut, self.bench.troubles.arrive]
         self.chance.choice(acts)()
+
+    def _append(self) -> None:
+        self.bench.append(FOREIGN)
+        self.foreign += 1
 
     def _cut(self) -> None:
         self.bench.compact()
@@ -123,6 +130,6 @@ class Interleaving:
     def _late_and_back(self) -> None:
         """Main leaves its place for a moment and comes back to it, and late requests arrive."""
         before = self.bench.state().main
-        self.bench.append(7)
+        self.bench.append(FOREIGN)
         self.bench.roll_back(before)
         self.bench.troubles.arrive()
