@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
 	@echo "make test       the tests, on real engines that it starts and stops itself; their long forms are below"
-	@echo "make test-core  the tests that need no server: Python and Java only"
+	@echo "make test-core  the tests that need no server"
 	@echo "make test-long  what takes longer: 2,000 landings with 600 partitions, every moment of a pause, all kills behind locks"
 	@echo "make faults     KILLS=200 kills at every fail point and at any moment while 600 events a second flow; a store that fails"
 	@echo "make soak       MINUTES=60 of kills, failing neighbours and company at random; then memory, threads and files"
@@ -43,7 +43,7 @@ test: install
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
 
 test-core: install
-	$(BIN)/python -m pytest tests/unit tests/properties tests/flows
+	$(BIN)/python -m pytest tests/unit tests/stages tests/properties
 
 test-long: install
 	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 LAKEHOUSE_TEST_TOPICS=100 $(BIN)/python -m pytest -s \

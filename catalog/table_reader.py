@@ -1,7 +1,7 @@
 """Reads a table: the files of its head, some columns of a file, and rows since a moment."""
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,19 +37,36 @@ class HeadFile:
 
 
 class Pinned:
-    """A table at the head that main had when it was loaded, whatever is committed meanwhile."""
+    """A table at the head that main had when it was loaded, or at another snapshot, whatever is committed meanwhile."""
 
-    def __init__(self, client: CatalogClient, table: Table) -> None:
+    def __init__(self, client: CatalogClient, table: Table, snapshot: int | None = None) -> None:
         self._client, self._table = client, table
         self._with_deletes: dict[str, FileScanTask] = {}
+        self._at = snapshot
         self.state: TableState = state_of(table)
+
+    def at(self, snapshot: int) -> "Pinned":
+        """The same table at another snapshot, which has to be in its state."""
+        return Pinned(self._client, self._table, snapshot)
+
+    @property
+    def columns(self) -> Collection[str]:
+        """The columns of main, or those that the table had when the other snapshot was made."""
+        return self._schema.column_names
+
+    @property
+    def _schema(self) -> Schema:
+        other = self._table.snapshot_by_id(self._at) if self._at is not None else None
+        number = other.schema_id if other else None
+        return self._table.schema() if number is None else self._table.schemas()[number]
 
     def files(self, bounds_of: Sequence[str] = ()) -> Iterator[HeadFile]:
         """Give every reference to a data file, even if a file has two; raises FileMissing if a manifest is gone."""
-        snapshot = self._table.current_snapshot() if self.state.main is not None else None
+        number = self.state.main if self._at is None else self._at
+        snapshot = None if number is None else self._table.snapshot_by_id(number)
         if snapshot is None:
             return
-        io, schema = self._table.io, self._table.schema()
+        io, schema = self._table.io, self._schema
         fields = {name: field for name in bounds_of if (field := _field(schema, name))}
         with self._client.reading(snapshot.manifest_list, self.state.name):
             manifests = snapshot.manifests(io)
@@ -105,7 +122,7 @@ class Pinned:
 
     def _scanned(self, file: HeadFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         roots = tuple(dict.fromkeys(path.partition(".")[0] for path in columns))
-        scan = self._table.scan(selected_fields=roots)
+        scan = self._table.scan(selected_fields=roots, snapshot_id=self._at)
         task = self._with_deletes.get(file.path) or next(
             each for each in scan.plan_files() if each.file.file_path == file.path
         )

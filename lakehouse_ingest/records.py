@@ -1,19 +1,15 @@
-"""What all stages share: the columns of a frame, and the values that describe a batch."""
+"""What all stages share: names of columns, reasons of faults, and the values that describe a batch."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# The columns that pass through the stages beside the decoded fields.
+# Columns beside those of the fields. The first two are for transforms, the others are in tables.
 RECORD = "_record"  # struct: the record as the source gave it
-DATA = "_data"  # struct: the decoded fields
-RAW = "_raw"  # map of variants: all fields of the record, if the table's contract needs them
-MISFIT = "_misfit"  # struct: the fault of a value that does not fit its column, if such values may be rescued
-FAULT = "_fault"  # struct: why the record can't become a row, or null; see `stages.faults`
+FAULT = "_fault"  # text: why a transform rejects the record, or null
 SOURCE = "_source"  # struct in every table: the coordinates of the row's record
-RESCUED = "_rescued"  # values that no column takes, by field: a map of variants; in a table, JSON
-ROUTE = "_route"  # text: the record's table, as `routing` writes it; null if there is none
+RESCUED = "_rescued"  # values that no column takes, as JSON; in tables whose contract needs it
 
 
 class Reason(StrEnum):

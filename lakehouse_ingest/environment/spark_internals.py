@@ -30,12 +30,6 @@ def java_process(spark: SparkSession) -> Any:
     return getattr(spark.sparkContext._gateway, "proc", None)
 
 
-def java_array(spark: SparkSession, kind: str, length: int) -> Any:
-    """An array of one of Java's primitive types, which some of Java's constructors need."""
-    gateway: Any = spark.sparkContext._gateway
-    return gateway.new_array(getattr(gateway.jvm, kind), length)
-
-
 def callback_client(spark: SparkSession) -> Any:
     """py4j's client, which knows the connection that a callback came by: nobody else closes that."""
     gateway: Any = spark.sparkContext._gateway

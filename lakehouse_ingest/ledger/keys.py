@@ -18,7 +18,6 @@ PROMOTED = f"{PREFIX}promoted"
 SETTINGS = f"{PREFIX}settings."
 HEADS = f"{PREFIX}heads."
 SIZE = f"{PREFIX}size."
-STAGED_AS = "wap.id"
 
 # In the properties of a table.
 REGISTERED = f"{PREFIX}table."
@@ -30,7 +29,6 @@ EVENT_TIME_FIELD = f"{PREFIX}event-time"
 EVENT_TIME_UNIT = f"{PREFIX}event-time-unit"
 GUESSED = "guessed "  # before a unit that was inferred from the size of the numbers
 PUBLISHED = "published."
-STAGES_UNSEEN = "write.wap.enabled"
 
 # Names of refs and tables.
 BRANCH = "ingest_"
@@ -119,13 +117,6 @@ DURABLE: tuple[DurableKey, ...] = (
         _LOG,
     ),
     DurableKey(
-        DurablePlace.SUMMARY,
-        STAGED_AS,
-        "Iceberg's own: the token of rows that were written but not yet published; only with `catalog.publish ="
-        ' "direct"`.',
-        only_in=_DATA,
-    ),
-    DurableKey(
         DurablePlace.PROPERTY,
         REGISTERED,
         "A table that the stream writes to, as JSON: its uuid, and the topic and type that it was named after. It is"
@@ -168,15 +159,10 @@ DURABLE: tuple[DurableKey, ...] = (
         "<branch>",
     ),
     DurableKey(
-        DurablePlace.PROPERTY,
-        STAGES_UNSEEN,
-        'Iceberg\'s own, set to `true`: Spark would write to `main` otherwise; only with `catalog.publish = "direct"`.',
-    ),
-    DurableKey(
         DurablePlace.REF,
         BRANCH,
-        "The branch of one start, on which rows wait until they are published. The next start drops it: that is the"
-        " fence.",
+        "The branch of one start. Each of its commits requires that the branch is where it was left, and moves it with"
+        " `main`. The next start drops it, so it is the fence.",
         f"{_STREAM}_<epoch>",
     ),
     DurableKey(

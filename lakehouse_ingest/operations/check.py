@@ -167,8 +167,8 @@ def _pyiceberg(lake: PipelineTables, name: str) -> tuple[str, None]:
 
 def _publish(settings: Settings, lake: PipelineTables, name: str) -> tuple[str, None]:
     lake.open(name, 1)
-    where = "on our branch" if settings.catalog.publish == "branch" else "without a branch"
-    return f"rows can be written unseen {where}, and published later", None
+    how = "with a branch of ours" if settings.catalog.publish == "branch" else "without a branch"
+    return f"earlier starts can be fenced {how}", None
 
 
 def _tables(settings: Settings, lake: PipelineTables) -> tuple[str, None]:

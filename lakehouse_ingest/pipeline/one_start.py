@@ -25,11 +25,9 @@ from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.effects import Effects
 from lakehouse_ingest.pipeline.foreach_batch import Callback
 from lakehouse_ingest.pipeline.next_batch import next_end
-from lakehouse_ingest.pipeline.offset_server import OffsetServer
-from lakehouse_ingest.pipeline.offset_source import offset_frame
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.retry import RetryBudget
-from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
+from lakehouse_ingest.records import Offsets, Range, Reason, SourceIdentity
 from lakehouse_ingest.resume.start import Opening
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import PipelineTables, batch_size
@@ -68,6 +66,7 @@ class OneStart:
     ending: ExitStack  # closed at the end of the start
     goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
+    looks: int = 0  # how often the broker has told the ends of the partitions
     _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
     _others: bool = False  # the source has partitions that this start does not read
     _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
@@ -153,95 +152,106 @@ class OneStart:
         then, failures = Next.END, list[BaseException]()
         if self.goal is not None and _has_come_to(self.goal, runner.start):
             return Next.END
-        with ExitStack() as ends:
-            with stream.watch.span("source.read", stream.name):
-                stream.at = runner.start
-                plan = partial(self._next_end, runner)
-                server = ends.enter_context(OffsetServer(runner.start, plan, scratch=stream.scratch))
-                batch = Callback(self.session, self._batch(runner, server, failures))
-                query = (
-                    offset_frame(self.session, server)
-                    .writeStream.foreachBatch(batch)
-                    .option("checkpointLocation", str(runner.opened.checkpoint))
-                    .queryName(f"{stream.identity} {runner.opened.token.epoch}")
-                    .start()
-                )
-            self.begun.close()
-            progress = stream.progress = QueryProgress(query)
-            self._began_at = runner.record.complete
-            stream.watch.report(stream.name, State.RUNNING)
-            try:
-                then = self._attend(query, progress, runner, server)
-            finally:
-                self._closing.set()
-                if stream.stop.is_set():
-                    stream.watch.report(stream.name, State.STOPPING)
-                self.ending.enter_context(stream.watch.stop(stream.name))
-                # A running batch holds the gate, so it ends first.
-                with stream.watch.span("source.close", stream.name), self._gate:
-                    _end(query)
-                batch.let_go()
-        if failure := (failures[0] if failures else server.failure):
-            raise stream.explained(failure)
+        with stream.watch.span("source.read", stream.name):
+            stream.at = runner.start
+            batch = Callback(self.session, self._batch(runner, failures))
+            # Spark counts batches, and calls us for the next one when the last has returned. The offsets are ours: its
+            # own data sources in Python need three more processes, and ask for offsets ten times a second.
+            batches = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+            query = (
+                batches.writeStream.foreachBatch(batch)
+                .option("checkpointLocation", str(runner.opened.checkpoint))
+                .queryName(f"{stream.identity} {runner.opened.token.epoch}")
+                .start()
+            )
+        self.begun.close()
+        progress = stream.progress = QueryProgress(query)
+        self._began_at = runner.record.complete
+        stream.watch.report(stream.name, State.RUNNING)
+        try:
+            then = self._attend(query, progress, runner)
+        finally:
+            self._closing.set()
+            if stream.stop.is_set():
+                stream.watch.report(stream.name, State.STOPPING)
+            self.ending.enter_context(stream.watch.stop(stream.name))
+            # A running batch holds the gate, so it ends first.
+            with stream.watch.span("source.close", stream.name), self._gate:
+                _end(query)
+            batch.let_go()
+        if failures:
+            raise stream.explained(failures[0])
         if (error := query.exception()) is not None:
             raise stream.explained(error, spark_errors.causes(query))
         return then
 
-    def _next_end(self, runner: BatchRunner, start: Offsets) -> Offsets:
-        """Where the next batch ends. If that is where it begins, Spark asks again."""
-        ends = self._ends()
-        self._others = bool(ends.keys() - runner.start.keys())
-        return next_end(start, ends, runner.record.size)
-
-    def _batch(
-        self, runner: BatchRunner, server: OffsetServer, failures: list[BaseException]
-    ) -> Callable[[DataFrame, int], None]:
-        """What Spark calls for each batch. Its frame has no rows: our own tasks read the records."""
+    def _batch(self, runner: BatchRunner, failures: list[BaseException]) -> Callable[[DataFrame, int], None]:
+        """What Spark calls for each batch. It does not look at the frame: our own tasks read the records."""
         stream, closing = self.of, self._closing
+        due: Callable[[], object] = bool  # waits until the next batch is due
 
         def batch(_: DataFrame, number: int) -> None:
-            # The stopping thread holds the gate while it waits for this callback, so blocking here would deadlock.
-            # The next start reads the records of a skipped batch again.
-            while not self._gate.acquire(timeout=LOOK_S):
-                if closing.is_set():
-                    return
+            nonlocal due
             try:
-                if stream.has_enough or closing.is_set():
+                due()
+                offsets = self._next(runner, number)
+                # The stopping thread holds the gate while it waits for this callback, so blocking here would deadlock.
+                # The next start reads the records of a skipped batch again.
+                while offsets is not None and not self._gate.acquire(timeout=LOOK_S):
+                    offsets = None if closing.is_set() else offsets
+                if offsets is None:
                     return
-                began, offsets = monotonic(), server.batch(number)
-                if not len(offsets):  # Spark's first batch, if there is nothing to read
-                    server.finish(number)
-                    return
-                landed = runner.run(offsets)
-                server.finish(number)
-                runner.record.size = batch_size.after_landing(runner.record.size, stream.stream.max_records)
-                stream.at, stream.newest = runner.landed_to, runner.reports.newest or stream.newest
-                stream.landed += 1
-                stream.offsets += len(landed)
-                if self.goal is None and not stream.has_enough:
-                    pacing.wait_until_due(stream.stream, began, runner.landed_to, self._ends, closing)
+                try:
+                    began, size = monotonic(), runner.record.size
+                    self._run(runner, offsets)
+                finally:
+                    self._gate.release()
+                # Batches that had become smaller follow each other at once, because more records may be waiting.
+                waits = size >= stream.stream.max_records and self.goal is None
+                wait = partial(pacing.wait_until_due, stream.stream, began, runner.landed_to, self._ends, closing)
+                due = wait if waits else bool
             except BaseException as failure:
                 failures.append(failure)
                 raise
-            finally:
-                self._gate.release()
 
         return batch
 
+    def _next(self, runner: BatchRunner, number: int) -> Range | None:
+        """The offsets of the next batch, as soon as there is something to read. None if the query is to end."""
+        if number != runner.batches:
+            raise TryAgain(f"Spark runs batch {number} of a query that has finished {runner.batches}; starting again")
+        while not (self._closing.is_set() or self.of.has_enough):
+            ends = self._ends()
+            self._others = bool(ends.keys() - runner.start.keys())
+            end = next_end(runner.landed_to, ends, runner.record.size)
+            if end != runner.landed_to:
+                return Range(runner.landed_to, end)
+            self._closing.wait(LOOK_S)
+        self._closing.wait()
+        return None
+
+    def _run(self, runner: BatchRunner, offsets: Range) -> None:
+        stream = self.of
+        if self._closing.is_set():
+            return
+        landed = runner.run(offsets)
+        runner.record.size = batch_size.after_landing(runner.record.size, stream.stream.max_records)
+        stream.at, stream.newest = runner.landed_to, runner.reports.newest or stream.newest
+        stream.landed += 1
+        stream.offsets += len(landed)
+
     def _ends(self) -> Offsets:
-        """The ends of the partitions. Each look also shows on the health page that the stream is alive."""
-        self.of.watch.board.moved(self.of.name)
-        return self.source.ends()
+        ends = self.source.ends()
+        self.looks += 1
+        return ends
 
     # -- while a query runs -------------------------------------------------------------------------------
 
-    def _attend(
-        self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner, server: OffsetServer
-    ) -> Next:
+    def _attend(self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner) -> Next:
         """Wait until the query should end, or has ended by itself."""
         stream = self.of
-        looked = beaten = monotonic()
-        while query.isActive and not (stream.has_enough or server.failure or stream.stop.wait(LOOK_S)):
+        looked, beaten, looks = monotonic(), monotonic(), self.looks
+        while query.isActive and not (stream.has_enough or stream.stop.wait(LOOK_S)):
             if self.goal is not None and _has_come_to(self.goal, runner.record.complete):
                 break
             if self._others and self.goal is None:
@@ -249,7 +259,9 @@ class OneStart:
             self._catch_up(runner)
             if stream.watch.looked_at and monotonic() - beaten >= BEAT_S:
                 beaten = monotonic()
-                if progress.has_moved():
+                # Spark has just answered. If the broker has answered as well, the stream is alive.
+                if progress.has_moved() or self.looks != looks:
+                    looks = self.looks
                     stream.watch.board.moved(stream.name)
             if monotonic() - looked >= TOPICS_S:
                 looked = monotonic()

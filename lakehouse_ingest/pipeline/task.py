@@ -141,10 +141,13 @@ class _Task:
 
     def _chunk(self, share: Share, count: Count, records: Records) -> None:
         kept, trimmed = without(records, self._work.held)
-        if trimmed:
-            count.add(TRIMMED, trimmed)
-            records = records.take(kept)
         only = self._work.only
+        if trimmed:
+            if only is None:
+                count.add(TRIMMED, trimmed)
+            else:
+                count.elsewhere += trimmed  # the first pass counted them
+            records = records.take(kept)
         with self._stage("route"):
             split = self._router.split(records)
         for routed in split:

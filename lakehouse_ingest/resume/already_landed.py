@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from lakehouse_ingest.errors import TableChanged
+from lakehouse_ingest.errors import TableChanged, TryAgain
 from lakehouse_ingest.ledger.bitmaps import bitmap_of
 from lakehouse_ingest.records import SOURCE, Offsets
 from lakehouse_ingest.stages.arrow.already_landed import Held
-from lakehouse_ingest.tables import PipelineTables
+from lakehouse_ingest.tables import Pinned, PipelineTables
 
 OFFSET = f"{SOURCE}.offset"
 
@@ -59,8 +59,8 @@ class AlreadyLanded:
 
 def _coordinates(lake: PipelineTables, holder: HoldingSnapshot, lowest: int) -> list[pa.RecordBatch]:
     """The coordinates of rows in files that may hold offsets from `lowest` on."""
-    pinned = lake.pin(holder.table)
-    if pinned is None or SOURCE not in {column.name for column in pinned.state.columns}:
+    pinned = _pinned(lake, holder)
+    if SOURCE not in pinned.columns:
         if holder.has_ours:
             raise TableChanged(
                 f"somebody dropped the column {SOURCE} of {holder.table} while a batch was under way, so rows of it"
@@ -77,6 +77,17 @@ def _coordinates(lake: PipelineTables, holder: HoldingSnapshot, lowest: int) -> 
             ours = rows if holder.pipeline is None else rows.filter(pc.equal(rows["pipeline"], holder.pipeline))
             found.append(ours.select([SOURCE]))
     return found
+
+
+def _pinned(lake: PipelineTables, holder: HoldingSnapshot) -> Pinned:
+    """The table as it was when it was opened: this start may have given it columns since, which its rows don't have."""
+    pinned = lake.pin(holder.table)
+    if pinned is None or holder.snapshot not in pinned.state.snapshots:
+        # A replica of the catalog that is behind would show fewer rows than there are.
+        raise TryAgain(
+            f"the catalog does not show the snapshot {holder.snapshot} of {holder.table} that it showed before"
+        )
+    return pinned.at(holder.snapshot)
 
 
 def _add(held: dict[tuple[str, int], BitMap64], rows: pa.RecordBatch, starts: Mapping[tuple[str, int], int]) -> None:

@@ -257,11 +257,12 @@ class Opening:
         return [
             HoldingSnapshot(
                 place.table,
-                place.main or 0,
+                place.main,
                 self._pipeline if place.table == self._dead else None,
                 has_ours=place.mark is not None or place.table in heads,
             )
             for place in uncertain
+            if place.main is not None
         ]
 
     def _tables(self, claim: Claimed, places: Mapping[str, Position]) -> StreamTables:

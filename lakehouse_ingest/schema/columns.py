@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.ledger.keys import DECLARED, FIELD
-from lakehouse_ingest.records import FAULT, RECORD, RESCUED, ROUTE, SOURCE
+from lakehouse_ingest.records import FAULT, RECORD, RESCUED, SOURCE
 from lakehouse_ingest.schema.column_types import (
     OTHER_NAMES,
     PLAIN,
@@ -24,8 +24,8 @@ from lakehouse_ingest.schema.column_types import (
 from lakehouse_ingest.schema.names import told_apart
 
 EVENT_TIME = "event_time"
-# `_source` is in every table, `_rescued` if a contract needs it. The others pass through the stages beside the columns.
-TAKEN = (SOURCE, RESCUED, RECORD, FAULT, ROUTE)
+# `_source` is in every table, `_rescued` if a contract needs it. Transforms get the others beside the columns.
+TAKEN = (SOURCE, RESCUED, RECORD, FAULT)
 SOURCE_TYPE = "struct<topic: string, partition: int, offset: long, index: int, log: string>"
 
 ELEMENT, VALUE = "element", "value"  # what a path says for any element of a list, and any value of a map
@@ -119,10 +119,6 @@ class Aside:
         """The rules for fields inside this one."""
         prefix = "".join(f"{each}." for each in path)
         return {each.removeprefix(prefix): said for each, said in self.paths.items() if each.startswith(prefix)}
-
-    @property
-    def may_refuse(self) -> bool:
-        return self.refuses or any(self.paths.values())
 
     def strict(self, fields: Iterable[str]) -> "Aside":
         """The same rules, but values of these fields are never rescued."""

@@ -1,13 +1,11 @@
 """The layout of a table: its partitions, its sort order, and how its files are written."""
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from catalog import Partition, Sort, TableState, same_partitions
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
-from lakehouse_ingest.schema.column_types import QUOTED
-from lakehouse_ingest.schema.columns import EVENT_TIME, TablePlan
+from lakehouse_ingest.schema.columns import EVENT_TIME
 from lakehouse_ingest.settings import TableSettings
 
 TIME_PARTS = {"year": "yyyy", "month": "MM", "day": "dd", "hour": "HH"}  # as in the directories of Hive tables
@@ -19,7 +17,6 @@ class FileOptions:
 
     codec: str = "zstd"
     target_size: int = 128 * 2**20
-    all_open: bool = False  # keep one file open for each partition, if sorting can't bring its rows together
 
     @classmethod
     def of(cls, settings: TableSettings) -> "FileOptions":
@@ -94,10 +91,3 @@ def lies_otherwise(state: TableState, settings: TableSettings) -> bool:
             f" the settings say [{', '.join(map(str, wanted))}]: change `partition_by`, or name another table"
         )
     return True
-
-
-def parts_zeros(plan: TablePlan, settings: TableSettings) -> bool:
-    """Whether a float or double is a partition. Spark sorts 0.0 and -0.0 as equal, but Iceberg has a partition each."""
-    names = {each.column.partition(".")[0] for each in partitions_of(settings) if each.transform == "identity"}
-    kinds = [re.sub(QUOTED, "", each.iceberg) for each in plan.columns if each.name.partition(".")[0] in names]
-    return any(re.search(r"\b(float|double)\b", kind) for kind in kinds)

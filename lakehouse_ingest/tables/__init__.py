@@ -31,7 +31,6 @@ from lakehouse_ingest.tables.dry_run import ImaginedTables
 from lakehouse_ingest.tables.errors import unmade
 from lakehouse_ingest.tables.pipeline_tables import PipelineTables
 from lakehouse_ingest.tables.position import Known, Position, Registered, newest_generation
-from lakehouse_ingest.tables.publishing import WriteTarget
 from lakehouse_ingest.tables.turns import Turns
 
 # What other rooms may use.
@@ -63,7 +62,6 @@ __all__ = [
     "TableState",
     "Turns",
     "Widen",
-    "WriteTarget",
     "arrow_type",
     "bare",
     "fields_of",

@@ -81,11 +81,9 @@ class OneRequest(Publication):
         extra: Mapping[str, str],
         send: Callable[[catalog.Decide, Race], TableState],
     ) -> Position:
-        turn, race = self.turns.at(place.table), Race(self.refused, place.table)
-        with turn.taken():
-            with self._on_table(place):
-                state = send(self._upon(place, mark, extra, race), race)
-            turn.stands(self.pipeline, state.main)
+        race = Race(self.refused, place.table)
+        with self.turns.at(place.table).taken(), self._on_table(place):
+            state = send(self._upon(place, mark, extra, race), race)
         # The commit took effect. If others have rolled it back since, or a newer start has taken over, we say so now.
         return self.unmoved(replace(place, main=attempts.landed, mark=mark), state)
 

@@ -1,19 +1,18 @@
-"""Publish written rows, in the way that `catalog.publish` chooses: in one step, and never by a fenced writer.
+"""Open tables and fence earlier starts, in the way that `catalog.publish` chooses. `landing` says how each one commits.
 
 Branch: each start has its own branch on every table, named after the pipeline and the epoch. Opening the branch drops
-the branches of earlier starts. A publication requires that the start's own branch still points to what was written.
-So an earlier writer cannot move main, even if it wakes up much later.
+the branches of earlier starts. A commit requires that the start's own branch is still where it was left, and moves it
+together with main. So an earlier writer cannot move main, even if it wakes up much later.
 
-Direct, for catalogs that allow no ref but main: Spark writes a snapshot that no ref leads to (Iceberg's
-write-audit-publish), and then main is moved to it. Each start first moves main by a commit without rows, which also
-writes the epoch into the table's properties. From then on the catalog refuses what an earlier writer built, and the
-earlier writer finds the newer epoch when it looks for the cause.
+Direct, for catalogs that allow no ref but main: each start first moves main by a commit without rows, which also writes
+the epoch into the table's properties. From then on the catalog refuses what an earlier writer built, and the earlier
+writer finds the newer epoch when it looks for the cause.
 
 Each way also fences writers that use the other way.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -22,7 +21,7 @@ import catalog
 from catalog import TableState
 from lakehouse_ingest.errors import Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.ledger.keys import EPOCH, STAGES_UNSEEN, TOKEN
+from lakehouse_ingest.ledger.keys import EPOCH
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import Token
 from lakehouse_ingest.tables.errors import EpochTaken, LostRace, explained, superseded
@@ -39,21 +38,13 @@ class ReportRefusal(Protocol):
     def __call__(self, table: str, attempt: int, error: Exception, /) -> None: ...
 
 
-@dataclass(frozen=True)
-class WriteTarget:
-    """What Spark appends to without any reader seeing it: a table or a branch, and the write-audit-publish id."""
-
-    name: str
-    wap: str | None = None
-
-
 @dataclass
 class Race:
-    """Reports, at each look at a table, whether another writer has moved main. Streams of this process do not count."""
+    """Reports, at each look at a table, whether another writer has moved main since the first one."""
 
     refused: ReportRefusal
     table: str
-    main: int | None = None  # where this process left it; None accepts whatever the first look finds
+    main: int | None = None  # where the last look found it
     reported: int = 0  # how many refusals were reported
 
     def look(self, main: int | None) -> None:
@@ -74,7 +65,7 @@ class Race:
 
 @dataclass
 class Publication(ABC):
-    """How one pipeline opens, writes and publishes its tables."""
+    """How one pipeline opens its tables, and knows that they are still its own."""
 
     lake: catalog.CatalogClient
     pipeline: str
@@ -85,56 +76,11 @@ class Publication(ABC):
 
     def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         """Fence earlier starts. With `claiming`, raise LostRace if another start has taken this epoch."""
-        turn = self.turns.at(table)
-        with turn.taken():
-            state = self._open(table, epoch, claiming=claiming)
-            # A branch that an earlier attempt opened may be behind main.
-            if state.main is None or state.refs.get(branch_of(self.pipeline, epoch), state.main) == state.main:
-                turn.stands(self.pipeline, state.main)
-        return state
+        with self.turns.at(table).taken():
+            return self._open(table, epoch, claiming=claiming)
 
     @abstractmethod
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState: ...
-
-    @abstractmethod
-    def target(self, place: Position, token: Token) -> WriteTarget: ...
-
-    @abstractmethod
-    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
-        """The snapshot that Spark wrote under this token, if there is one."""
-
-    def publish(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str]) -> Position:
-        """Move main to the written snapshot. If another commit came first, commit the same files on top of it."""
-        turn = self.turns.at(place.table)
-        with turn.taken():
-            if turn.is_upon_main(self.pipeline):
-                state = self._moved(place, written, mark, extra)
-            else:
-                # Another stream of this process has moved main, so a plain move would be refused.
-                state = self._again(place, written, mark, extra, Race(self.refused, place.table, turn.main))
-            turn.stands(self.pipeline, state.main)
-        return self.published(place, state, mark)
-
-    def _moved(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str]) -> TableState:
-        try:
-            return self._move(place, written)
-        except LostRace as lost:
-            self.refused(place.table, 1, lost)
-            return self._again(place, written, mark, extra, Race(self.refused, place.table, reported=1))
-
-    @abstractmethod
-    def _move(self, place: Position, written: int) -> TableState:
-        """Move main to the snapshot that was written on top of it. Raise LostRace if main is elsewhere by now."""
-
-    @abstractmethod
-    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
-        """Commit the same files on top of the current main."""
-
-    @abstractmethod
-    def append(
-        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
-    ) -> Position:
-        """Add rows of the batch log."""
 
     def place(self, state: TableState, epoch: int) -> Position:
         return place_on(state, self.pipeline, epoch, self.retention(state.name)).within(self.generation)
@@ -152,11 +98,6 @@ class Publication(ABC):
             )
         if (newest := newest_epoch(state, self.pipeline)) > place.epoch:
             raise superseded(self.pipeline, newest)
-
-    def published(self, place: Position, state: TableState, mark: Mark) -> Position:
-        """Our position after a commit. If another program has expired the mark already, use the one just published."""
-        now = self.place(state, place.epoch)
-        return now if now.mark else self._remembered(now, place, mark)
 
     def unmoved(self, place: Position, state: TableState) -> Position:
         """Our position as it is now. Raise unless only other pipelines and programs have moved main since."""
@@ -191,7 +132,7 @@ class Publication(ABC):
 
         return decide
 
-    def fenced(self, table: str, epoch: int, given: Mapping[str, str], *, claiming: bool) -> TableState:
+    def fenced(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         """Move main by a commit without rows, and write our epoch into the table's properties."""
 
         def decide(state: TableState) -> Mapping[str, str]:
@@ -203,7 +144,7 @@ class Publication(ABC):
             return marks.fence([each.summary for each in state.ancestors()], self.pipeline, epoch)
 
         with explained():
-            return catalog.fence(self.lake, table, decide, {**given, f"{EPOCH}{self.pipeline}": str(epoch)})
+            return catalog.fence(self.lake, table, decide, {f"{EPOCH}{self.pipeline}": str(epoch)})
 
 
 def _token(place: Position) -> Token | None:
@@ -217,7 +158,7 @@ class OnBranch(Publication):
             raise EpochTaken(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
         if direct_epoch(before, self.pipeline) > max(branches(before, self.pipeline), default=0):
             # The last start published directly, so dropping branches would not fence it.
-            before = self.fenced(table, epoch, {}, claiming=claiming)
+            before = self.fenced(table, epoch, claiming=claiming)
         with explained():
             try:
                 state = self._branched(before, epoch, claiming=claiming)
@@ -251,10 +192,6 @@ class OnBranch(Publication):
         lost = (catalog.Conflict, catalog.OutcomeUnknown, catalog.Unreachable)
         return catalog.retrying(lost, 1 if claiming else OPENINGS)(opened)
 
-    def target(self, place: Position, token: Token) -> WriteTarget:  # noqa: ARG002 - the branch belongs to the start
-        # Spark needs the branch in the table's name. With the write option `branch` the rows go to main.
-        return WriteTarget(f"{place.table}.branch_{place.branch}")
-
     def still_ours(self, place: Position, state: TableState) -> None:
         super().still_ours(place, state)
         # Spark recreates our branch if it was dropped during an append. A newer start drops it in the same commit that
@@ -263,33 +200,6 @@ class OnBranch(Publication):
             raise TryAgain(
                 f"another program dropped the branch {place.branch} of the table {place.table} while we wrote to it"
             )
-
-    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
-        state = self.load(place.table)
-        self.still_ours(place, state)
-        found = state.snapshots.get(state.refs[place.branch])
-        return found if found and found.summary.get(TOKEN) == token else None
-
-    def _move(self, place: Position, written: int) -> TableState:
-        with self._on(place):
-            return catalog.publish(self.lake, place.table, place.branch, written, place.main)
-
-    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
-        summary = self._upon(place, mark, extra, race)
-        with self._on(place), self._winnable(place):
-            return catalog.publish_again(self.lake, place.table, place.branch, written, summary, race.failed)
-
-    def append(
-        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
-    ) -> Position:
-        """Moves main and our branch in one commit, because other pipelines write to the batch log at the same time."""
-        turn, race = self.turns.at(place.table), Race(self.refused, place.table)
-        with turn.taken():
-            summary = self._upon(place, mark, extra, race)
-            with self._on(place), self._winnable(place):
-                state = catalog.append_published(self.lake, place.table, place.branch, rows, summary, race.failed)
-            turn.stands(self.pipeline, state.main)
-        return self.published(place, state, mark)
 
     @contextmanager
     def _winnable(self, place: Position) -> Iterator[None]:
@@ -313,43 +223,9 @@ class Direct(Publication):
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         state = self.load(table)
         if claiming or direct_epoch(state, self.pipeline) != epoch:
-            state = self.fenced(table, epoch, {STAGES_UNSEEN: "true"}, claiming=claiming)
+            state = self.fenced(table, epoch, claiming=claiming)
         stale = [ref for number, ref in branches(state, self.pipeline).items() if number < epoch]
         # Old branches have no effect any more, so it does no harm if the catalog refuses to drop them.
         with explained(), suppress(catalog.RequestRefused, catalog.Denied):
             state = catalog.drop_branches(self.lake, table, stale)
         return state
-
-    def target(self, place: Position, token: Token) -> WriteTarget:
-        return WriteTarget(place.table, str(token))
-
-    def staged(self, place: Position, token: str) -> catalog.Snapshot | None:
-        state = self.load(place.table)
-        self.still_ours(place, state)
-        if state.properties.get(STAGES_UNSEEN) != "true":
-            raise TryAgain(f'the table {place.table} lost {STAGES_UNSEEN}, which `catalog.publish = "direct"` needs')
-        found = [each for each in state.snapshots.values() if each.summary.get(TOKEN) == token]
-        return max(found, key=lambda each: each.sequence, default=None)
-
-    def _move(self, place: Position, written: int) -> TableState:
-        with explained():
-            return catalog.publish(self.lake, place.table, None, written, place.main)
-
-    def _again(self, place: Position, written: int, mark: Mark, extra: Mapping[str, str], race: Race) -> TableState:
-        with explained():
-            return catalog.recommit_onto(self.lake, place.table, written, self._upon(place, mark, extra, race))
-
-    def append(
-        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
-    ) -> Position:
-        """Commits straight to main: rows of the batch log need not wait for a publication."""
-        turn = self.turns.at(place.table)
-        with turn.taken():
-            with explained():
-                upon = self._upon(place, mark, extra, Race(self.refused, place.table))
-                state = catalog.append_onto(self.lake, place.table, rows, upon)
-            turn.stands(self.pipeline, state.main)
-        return self.published(place, state, mark)
-
-
-WAYS: dict[str, type[Publication]] = {"branch": OnBranch, "direct": Direct}

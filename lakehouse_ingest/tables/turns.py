@@ -1,7 +1,7 @@
 """Let the streams of one process take turns at a table that they share.
 
 Correctness does not depend on turns: the catalog's compare-and-set decides every race. Turns only avoid races inside
-one process. A stream waits for the others, and knows without a request whether one of them has moved main.
+one process.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,8 @@ LONGEST_S = 30.0
 
 @dataclass
 class Turn:
-    """One table, as the streams of this process last left it."""
+    """The turn at one table."""
 
-    main: int | None = None  # after the last commit of any of them
-    _upon_main: set[str] = field(default_factory=set)  # ledger names of the streams that write on top of this main
     _lock: RLock = field(default_factory=RLock)
 
     @contextmanager
@@ -31,17 +29,6 @@ class Turn:
         finally:
             if is_ours:
                 self._lock.release()
-
-    def stands(self, pipeline: str, main: int | None) -> None:
-        """From now on this pipeline writes on top of this main."""
-        if main != self.main:
-            self._upon_main.clear()
-        self.main = main
-        self._upon_main.add(pipeline)
-
-    def is_upon_main(self, pipeline: str) -> bool:
-        """True if no other stream of this process has moved main since the last call of `stands`."""
-        return pipeline in self._upon_main
 
 
 class Turns:

@@ -20,6 +20,7 @@ from catalog import (
 )
 from tests.services.catalogs import NAMESPACE, Can, Kind, OfPyiceberg
 from tests.services.landing_cases import *  # noqa: F403 - the cases that any catalog passes
+from tests.services.landing_interleavings import *  # noqa: F403
 from tests.services.landing_refusals import *  # noqa: F403
 from tests.services.landings import LandingBench
 

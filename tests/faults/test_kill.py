@@ -49,7 +49,6 @@ SURE = (FailPoint.STAGED, FailPoint.PUBLISHING, FailPoint.WRITING_LETTERS)
 ALWAYS = (FailPoint.LANDED, FailPoint.WRITING, *SURE)
 # What lies within a call to Spark or to the catalog: so many seconds after it began, at most.
 WITHIN: dict[str, float] = {
-    FailPoint.PARSING: 1.0,
     FailPoint.WRITING: 0.6,
     FailPoint.IN_TASK: 0.3,
     FailPoint.WRITING_LETTERS: 0.6,

@@ -2,21 +2,23 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._resource import ResourceType
+from py4j.protocol import Py4JJavaError
 from pydantic import SecretStr
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from lakehouse_ingest.environment.spark_errors import causes
+from lakehouse_ingest.environment.spark_errors import sentence
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
-from lakehouse_ingest.settings import Settings, SourceSettings, load_settings
-from lakehouse_ingest.stages.sources.client_options import JAVA, OURS
-from lakehouse_ingest.stages.sources.clients import QUOTED
+from lakehouse_ingest.pipeline.effects import on_spark
+from lakehouse_ingest.pipeline.task import Work
+from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings, load_settings
+from lakehouse_ingest.stages.arrow.records import Share
 from lakehouse_ingest.stages.sources.kafka import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -124,31 +126,22 @@ def lands(bench: Bench, settings: Settings) -> None:
 
 
 def test_no_secret_is_shown(bench: Bench, secured: Secured, filled: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither in a plan, nor in what a query says of itself, nor in how it fails."""
+    """Neither in what a task is and says, nor in how it fails, nor in what Spark says of either."""
+    shares = [[Share(filled, 0, 99, 100)]]  # there are not so many
     for way in (login(secured), certificate(secured), token(secured)):
         settings = SourceSettings.model_validate(way)
-        frame = Kafka(settings, (filled,)).stream(bench.spark, {(filled, 0): 99}, 1, "group")  # there are not so many
-        query = frame.writeStream.foreachBatch(lambda *_: None).start()
-        with pytest.raises(StreamingQueryException) as failure:
-            query.awaitTermination(60)
-        query.explain(extended=True)
-        frame.explain(extended=True)
-        shown = [str(failure.value), str(query.lastProgress), str(query.status), repr(settings)]
-        shown += [frame._jdf.queryExecution().toString(), causes(query), *capfd.readouterr()]
-        assert any("redacted" in text for text in shown)
+        stream = bench.settings(filled, source=way).streams[0]
+        work = Work("pipeline", 1, 0, stream, Kafka(settings, (filled,)).reader("group", 1), {}, None)
+        (receipt,) = on_spark(bench.spark, work, shares)
+        assert isinstance(receipt.error, TryAgain), receipt
+        with pytest.raises(Py4JJavaError) as failure:  # a bug in a task
+            on_spark(bench.spark, replace(work, stream=cast("StreamSettings", None)), shares)
+        shown = [repr(settings), repr(work), repr(receipt), str(receipt.error), str(failure.value)]
+        shown += [str(bench.spark.sparkContext.getConf().getAll()), sentence(failure.value), *capfd.readouterr()]
+        assert any("NoneType" in text for text in shown)
         secrets = [value.get_secret_value() for _, value in settings.security if isinstance(value, SecretStr)]
-        for secret in (*secrets, PASSWORD.translate(QUOTED)):
-            for line in secret.splitlines():
-                assert "-----" in line or not any(line in text for text in shown), line[:10]
-
-
-def test_what_spark_reads_with_knows_the_names(spark: SparkSession) -> None:
-    """And what it knows beyond them is Kerberos, for brokers, or its own."""
-    java: Any = spark._jvm
-    known = set(java.org.apache.kafka.clients.consumer.ConsumerConfig.configNames())
-    assert known >= JAVA
-    others = ("internal.", "sasl.kerberos.", "sasl.oauthbearer.jwks.", "sasl.oauthbearer.expected.")
-    assert [name for name in known - JAVA - OURS.keys() if not name.startswith(others)] == []
+        for line in (line for secret in secrets for line in secret.splitlines()):
+            assert "-----" in line or not any(line in text for text in shown), line[:10]
 
 
 # -- kept out ---------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger import keys
 from lakehouse_ingest.ledger import marks as ledger
-from lakehouse_ingest.ledger.batch_range import batch_range
 from lakehouse_ingest.ledger.keys import MARK, TOKEN
 from lakehouse_ingest.ledger.marks import FORMAT, Mark, highest
+from lakehouse_ingest.pipeline.next_batch import next_end
 from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token, TopicPartition
 from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.start_offsets import begin, complete, uncertain
@@ -206,17 +206,22 @@ def histories(draw: st.DrawFn) -> tuple[Offsets, list[Offsets]]:
     return start, ends
 
 
-@given(histories())
-def test_the_batches_of_a_query_cover_every_offset_once(history: tuple[Offsets, list[Offsets]]) -> None:
+@given(histories(), st.integers(10, 300))
+def test_the_batches_of_a_query_cover_every_offset_once(history: tuple[Offsets, list[Offsets]], most: int) -> None:
+    """A partition that was added while the query ran is left to the next start."""
     start, ends = history
-    entries = [entry(end) for end in ends]
-    ranges = [batch_range(each, entries[i - 1] if i else None, start) for i, each in enumerate(entries)]
-    for at, last in ends[-1].items():
-        spans = [(found.start[at], found.end[at]) for found in ranges if at in found.end]
-        assert spans[0][0] == start.get(at, 0)
-        assert spans[-1][1] == last
+    at, ranges = start, list[Range]()
+    for now in ends:
+        while (end := next_end(at, now, most)) != at:
+            ranges.append(Range(at, end))
+            assert 0 < len(ranges[-1]) <= most
+            at = end
+        assert at == {place: now[place] for place in start}
+    for place in start:
+        spans = [(found.start[place], found.end[place]) for found in ranges]
+        assert all(first <= last for first, last in spans)
         assert all(before[1] == after[0] for before, after in pairwise(spans))
-    assert sum(map(len, ranges)) == sum(end - start.get(at, 0) for at, end in ends[-1].items())
+    assert sum(map(len, ranges)) == sum(ends[-1][place] - first for place, first in start.items())
 
 
 # -- exactly once, in a model -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import catalog
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.operations.check import _tables
-from lakehouse_ingest.pipeline.effects import ChangesTables
+from lakehouse_ingest.pipeline.effects import ChangesTables, Effects
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.retry import RetryBudget
@@ -24,7 +24,6 @@ from lakehouse_ingest.records import Reason, SourceIdentity
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.arrow.routing import Route
 from lakehouse_ingest.tables import Column, Connection, PipelineTables, Registered, TableSpec
-from lakehouse_ingest.tables.effects import TableEffects as Effects
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from telemetry import OFF
 from tests.unit.catalog_package.test_errors import METADATA, Answer, after_connecting, refusal, serving
@@ -254,7 +253,7 @@ def tables(lake: PipelineTables, template: str) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": template}]}
     return StreamTables(
         lake,
-        ChangesTables(lake),
+        as_effects(lake),
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
         "iot",
         "iot.lakehouse_batches",

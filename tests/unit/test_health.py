@@ -174,7 +174,7 @@ def test_a_batch_and_its_stages_are_signs_of_life(watch: Watch) -> None:
         with watch.commit("t", "s"):
             pass
     assert watch.board.shown()["s"]["batches"] == 1
-    with pytest.raises(TryAgain), watch.batch("s", 4, "one pass"):
+    with pytest.raises(TryAgain), watch.batch("s", 4):
         raise TryAgain("gone")
     assert (watch.board.shown()["s"]["batches"], watch.board.shown()["s"]["batch_under_way"]) == (1, None)
 

@@ -365,7 +365,7 @@ class TestFence:
 
 # -- everything together ----------------------------------------------------------------------------------
 
-SCENARIOS, STEPS = 14, 9
+SCENARIOS, STEPS = 6, 9
 
 
 class TestInterleavings:

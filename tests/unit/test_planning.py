@@ -92,23 +92,3 @@ def test_a_declared_column_of_that_name_is_refused() -> None:
         plan_from_settings("t", declared)
     assert len(str(refusal.value)) <= LONGEST_SENTENCE
     assert isinstance(refusal.value, LakehouseError)
-
-
-@pytest.mark.parametrize(
-    ("kind", "partition", "parts"),
-    [
-        ("double", "level", True),
-        ("float", "level", True),
-        ("struct<at: double>", "level.at", True),
-        ("long", "level", False),
-        ("decimal(9,2)", "level", False),
-        ('struct<"a double": long>', "level.a double", False),
-        ("double", "day(event_time)", False),
-    ],
-)
-def test_zeros_that_no_sort_tells_apart_are_partitions_apart(kind: str, partition: str, parts: bool) -> None:  # noqa: FBT001
-    """With one file open at a time Iceberg would refuse 0.0, -0.0, 0.0: the first one's file is closed by then."""
-    wanted = settings(partition, event_time_unit="ms")
-    plan = existing.plan_from_table(table_of((Column("level", kind),)), wanted)
-    assert plan
-    assert layout.parts_zeros(plan, wanted) is parts

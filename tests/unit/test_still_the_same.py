@@ -15,11 +15,11 @@ from lakehouse_ingest.ledger.marks import Mark, to_summary
 from lakehouse_ingest.pipeline import batch, reporting
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.one_start import refuse_recreated
-from lakehouse_ingest.pipeline.reporting import BatchReports
 from lakehouse_ingest.pipeline.passes import Outcome
+from lakehouse_ingest.pipeline.reporting import BatchReports
 from lakehouse_ingest.records import Range, SourceIdentity, Token
-from lakehouse_ingest.stages.tally import LANDED, Tally
 from lakehouse_ingest.stages.sources import Source
+from lakehouse_ingest.stages.tally import LANDED, Tally
 from lakehouse_ingest.tables import Position, TableState
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.landing import OneCommit

@@ -10,6 +10,7 @@ import pytest
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.ledger.keys import TYPE
 from lakehouse_ingest.pipeline import batch
+from lakehouse_ingest.pipeline.passes import Passes
 from lakehouse_ingest.records import Range, Reason, Token
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages.arrow.routing import Route
@@ -164,7 +165,7 @@ def test_a_table_is_registered_before_the_tasks_that_write(monkeypatch: pytest.M
         registered.append(len(told))
         raise Written
 
-    monkeypatch.setattr(batch.Passes, "outcome", outcome)
+    monkeypatch.setattr(Passes, "outcome", outcome)
     opened = MagicMock(tables=tables, held=MagicMock(held={}))
     runner = batch.BatchRunner(
         opened, STREAM, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), 2

@@ -1,4 +1,4 @@
-"""Streams of one process at one table: who waits for whom, and what each knows of main without asking."""
+"""Streams of one process at one table: who waits for whom, and which races are told of."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -46,21 +46,10 @@ def test_a_turn_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
         pass
 
 
-def test_whoever_comes_behind_a_sibling_knows_it() -> None:
-    turn = Turns().at("n.t")
-    for pipeline in "ab":
-        turn.stands(pipeline, 1)  # each opened the table, with main at the same snapshot
-    assert turn.is_upon_main("a")
-    assert turn.is_upon_main("b")
-    turn.stands("a", 2)
-    assert turn.is_upon_main("a")
-    assert not turn.is_upon_main("b")
-
-
 def test_a_race_is_told_of_with_strangers_and_with_nobody_else() -> None:
     told: list[tuple[int, str]] = []
-    race = Race(lambda _table, attempt, error: told.append((attempt, type(error).__name__)), "n.t", main=5)
-    race.look(5)  # where a sibling has left it
+    race = Race(lambda _table, attempt, error: told.append((attempt, type(error).__name__)), "n.t")
+    race.look(5)
     race.failed(1, catalog.Conflict("the number of the snapshot was taken"))
     race.look(5)
     assert told == []

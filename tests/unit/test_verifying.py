@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakehouse_ingest.ledger.bitmaps import bitmap_of
 from lakehouse_ingest.operations.verify.findings import LISTED, PROVEN, Finding, FindingKind, Findings
 from lakehouse_ingest.operations.verify.missing_ranges import MissingRange, bounded, fewer, narrowed, total
-from lakehouse_ingest.operations.verify.offset_sets import OffsetSets, Run, bitmap_of, joined, runs_of
+from lakehouse_ingest.operations.verify.offset_sets import OffsetSets, Run, joined, runs_of
 from lakehouse_ingest.operations.verify.outcomes import CommitHistory, Judge
 from lakehouse_ingest.operations.verify.recorded_batches import (
     RecordedBatches,

@@ -1,4 +1,4 @@
-"""Kafka topics: their offsets, their ids, and their records as a streaming frame."""
+"""Kafka topics: their offsets, their ids, and how tasks read their records."""
 
 import datetime as dt
 import re

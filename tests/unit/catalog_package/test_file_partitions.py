@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.transforms import IdentityTransform, TimeTransform
 
+from catalog import Column, TableSpec, create_table
+from catalog import Partition as PartitionSpec
 from catalog.data_files import TableFiles
 from catalog.errors import RequestRefused
 from catalog.file_columns import file_columns
@@ -149,6 +151,13 @@ class TestChunk:
         assert sorted(repr(key) for key, part in split(table, rows) for _ in range(len(part))) == [
             *("(1,)", "(1,)", "(None,)", "(None,)")
         ]
+
+    @pytest.mark.parametrize("name", ["a`b", "`; DROP TABLE x; --", "{0}", "%s", "'", '"', "$a", "é `{}`"])
+    def test_finds_a_source_with_any_name(self, tmp_path: Path, name: str) -> None:
+        lake, doubled = Lake(tmp_path), name.replace('"', '""')
+        columns = (Column("s", f'struct<"{doubled}": long>'),)
+        create_table(lake.client, TableSpec("ns.t", columns, (PartitionSpec(f"s.{name}", "truncate[5]"),)))
+        assert [key for key, _ in split(lake.describe(), batch(s=[{name: 7}]))] == [(5,)]
 
     def test_that_is_a_slice_of_another_gives_its_own_rows(self, tmp_path: Path) -> None:
         table = Lake(tmp_path).create({"n": "struct<x: long>", "tags": "list<string>"}, ["bucket(8, n.x)"])

@@ -8,6 +8,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from catalog import CatalogClient, ensure_namespace
 from tests.services.landing_cases import *  # noqa: F403 - the cases that any catalog passes
+from tests.services.landing_interleavings import *  # noqa: F403
 from tests.services.landing_refusals import *  # noqa: F403
 from tests.services.landings import LandingBench
 

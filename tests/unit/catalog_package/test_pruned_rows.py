@@ -94,11 +94,12 @@ OTHERS = {
     "m": "map<string, double>",
     "deep": "list<struct<a: long, b: list<double>>>",
 }
+# Not `truncate(10, l)`: the least long is cut to one that is no long, and Iceberg lets it become a very large one.
 SPECS = [
     *((), ("day(tz)",), ("hour(ts)",), ("month(day)", "bucket(3, s)"), ("year(tz)", "o"), ("truncate(2, s)",), ("s",)),
     *(
         ("bucket(4, u)",),
-        ("bucket(4, d38)", "truncate(10, l)"),
+        ("bucket(4, d38)", "truncate(8, l)"),
         ("truncate(3, b)",),
         ("d5",),
         ("t", "day"),
@@ -256,8 +257,9 @@ class Dice(random.Random):
         if kind == "boolean":
             words = ["=", "!=", "is null", "is not null"]
         word = self.choice(words)
-        # pyiceberg finds no -inf in a column of floats, and takes no NaN.
+        # pyiceberg finds no -inf in a column of floats, takes no NaN, and steps over the ends of Python's calendar.
         usable = [each for each in pool if not isinstance(each, float) or math.isfinite(each)]
+        usable = [each for each in usable if not isinstance(each, date) or 1 < each.year < 9999]
         if word.startswith("is "):
             return Predicate(column, word, ())
         if word == "starts with":
