@@ -11,7 +11,6 @@ from pyiceberg.table.snapshots import Operation
 from catalog.commit_loop import ProposedCommit, Refusal, commit_loop
 from catalog.commits import (
     MAIN,
-    WRITTEN_FORMAT,
     Append,
     append_onto_main,
     is_published,
@@ -175,12 +174,8 @@ def added_files(table: Table, unpublished: int) -> list[DataFile]:
 def check_fit(table: Table, unpublished: int) -> None:
     """Raise FilesUnfit if the files of the snapshot can't be put upon today's main.
 
-    Either only the engine that wrote them can do so, or the schema has come to require a column that they lack.
+    The schema may have come to require a column that they lack.
     """
-    if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise FilesUnfit(
-            f"{unpublished} can't be committed again from here, because the table has format version {version}"
-        )
     snapshot = table.metadata.snapshot_by_id(unpublished)
     written_with = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
     if written_with is None:
