@@ -248,13 +248,17 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return TableMissing
     if status is not None and status not in _BY_STATUS and status >= _SERVER_ERROR:
         return OutcomeUnknown if committing else Unreachable
-    if isinstance(error, OSError) and status is None and _STORE_SAYS.search(str(error)):
-        return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
-    if isinstance(error, OSError) and status is None and error.errno in _DISK_REFUSES:
-        return FilesUnwritable
+    if isinstance(error, OSError) and status is None and (found := _kind_of_the_files(error)):
+        return found
     late = (status is None or (committing and status == _BAD_REQUEST)) and _LATE.search(str(error))
     by_type = Conflict if late else next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
     return by_type if by_type is not RequestRefused or status is None else _BY_STATUS.get(status, RequestRefused)
+
+
+def _kind_of_the_files(error: OSError) -> type[CatalogError] | None:
+    if _STORE_SAYS.search(str(error)):
+        return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
+    return FilesUnwritable if error.errno in _DISK_REFUSES else None
 
 
 def _response(error: Exception) -> requests.Response | None:

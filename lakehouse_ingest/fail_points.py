@@ -4,8 +4,9 @@ Each moment has a name, so a test can try all of them and prove that it missed n
 
     LAKEHOUSE_TEST_FAIL_AT="published:2+0.15"    # kills 0.15 s after the process reaches this for the second time
 
-Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call to Spark. A proxy
-before the catalog reaches moments between a request and its answer.
+Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call, as while the
+tasks of a batch run. A proxy before the catalog reaches moments between a request and its answer. Python workers of
+Spark have the variable too: a moment inside a task kills the worker alone, and each worker counts for itself.
 """
 
 import json
@@ -23,14 +24,16 @@ class FailPoint(StrEnum):
     CLAIMED = "claimed"  # a start has taken its epoch, but opened no table yet
     OPENED = "opened"  # it has opened all its tables, but not registered them yet
     OFFSETS_LOGGED = "offsets_logged"  # Spark has fixed the offsets of the batch
+    PARSING = "parsing"  # before the batch looks at its records
     EVOLVING = "evolving"  # before a table gets a new column
     EVOLVED = "evolved"  # after that
     REGISTERED = "registered"  # a new table is registered, but has no rows yet
     WRITING = "writing"  # before the tasks read records and write data files
-    STAGED = "staged"  # the data files are written, but in no table yet
+    IN_TASK = "in_task"  # a task has rows for a table
+    STAGED = "staged"  # the tasks have written their files, and nothing is committed yet
     WRITING_LETTERS = "writing_letters"
-    PUBLISHING = "publishing"  # before the files of one table are committed
-    PUBLISHED = "published"  # they are committed, those of the next table perhaps not
+    PUBLISHING = "publishing"  # before the request that commits a table's files
+    PUBLISHED = "published"  # one table is committed, the next perhaps not
     EXPIRING = "expiring"
     LANDED = "landed"  # all tables have the batch, the batch log does not
     RECORDED = "recorded"  # the batch log has it, but the group offsets are not published yet

@@ -47,4 +47,6 @@ def test_however_deep_the_folder_the_sentence_is_short(tmp_path: Path) -> None:
 
 
 def test_what_is_no_disk_is_not_explained(tmp_path: Path) -> None:
-    assert of_disk(FAILURE, "java.lang.IllegalStateException: something else\n\tat org.apache.spark.X", tmp_path) is None
+    assert (
+        of_disk(FAILURE, "java.lang.IllegalStateException: something else\n\tat org.apache.spark.X", tmp_path) is None
+    )
