@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 
 import catalog
+from catalog.commits import MAIN, commit, ref_is_at, set_branch
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
@@ -133,7 +134,8 @@ def test_a_publication_that_is_heard_between_two_looks_is_no_riddle(proxy: Fault
     past = catalog.connect(connection_to(bench.uri))
 
     def hear() -> None:
-        catalog.publish(past, name, place.branch, past.state(name).refs[place.branch], None)
+        head = past.state(name).refs[place.branch]
+        commit(past, past.table(name), "hearing", (ref_is_at(MAIN, None),), (set_branch(MAIN, head),))
 
     def heard_after_a_look() -> None:
         proxy.fail(NOTHING, method="GET", path="/t$", when=AFTER, meanwhile=hear)
