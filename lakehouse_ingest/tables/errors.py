@@ -25,6 +25,7 @@ WHO_WE_ARE = {
 URI = "see `catalog.uri`"
 FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
 FILES_AWAY = "see `s3.endpoint` and `s3.session_token`"
+FILES_DISK = "make room for the tables' files, or let us write there"
 OR_ANOTHER = ", or name another in `catalog.namespace`"
 CREATE = "see `catalog.create`"
 OUR_CODE = "unset it, or set the same in `catalog.properties` if you trust it"
@@ -53,6 +54,8 @@ def explained() -> Iterator[None]:
         raise _not_let_in(denied) from denied
     except catalog.FilesUnreachable as away:
         raise TryAgain(with_advice(away, FILES_AWAY)) from away
+    except catalog.FilesUnwritable as refused:
+        raise TryAgain(with_advice(refused, FILES_DISK)) from refused
     except (catalog.Unreachable, catalog.OutcomeUnknown, catalog.FilesUnfit) as passing:
         # FilesUnfit: the next start compares the table with the settings, and says which setting to change.
         raise TryAgain(str(passing)) from passing

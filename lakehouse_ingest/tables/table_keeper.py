@@ -10,7 +10,7 @@ from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
 from lakehouse_ingest.schema import declared, existing, layout
 from lakehouse_ingest.schema.column_types import width
-from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY_NEW, RefusedField, TablePlan
+from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY, TOO_MANY_NEW, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import contract_of
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
@@ -31,6 +31,7 @@ from lakehouse_ingest.tables import (
 from lakehouse_ingest.tables.effects import Landing, TableEffects
 
 FOLLOWED = 10  # attempts to change the columns in one batch
+MOST_REFUSED = 10_000  # fields that may not become columns; a sender may invent them without end
 
 
 @dataclass
@@ -60,8 +61,14 @@ class TableKeeper:
         named = {each for each in required if self.settings.contract or each in self.settings.contracts}
         contract = contract_of(self.settings)
         relaxing = frozenset(each for each in named if contract.rule_of(each).widens)
-        following = Following(contract, frozenset(self.settings.hints), relaxing, final=last)
+        following = Following(contract, frozenset(self.settings.hints), relaxing, self._full(plan), final=last)
         return RoutePlan(plan, self._plan.refused, following)
+
+    def _full(self, plan: TablePlan) -> str:
+        """Why no column may be added. Otherwise a sender who invents fields would make every batch run again."""
+        if self.settings.max_columns <= sum(width(column.iceberg) for column in plan.columns):
+            return TOO_MANY
+        return TOO_MANY_NEW if self._settings_left().max_new == 0 else ""
 
     @property
     def first_fields(self) -> frozenset[str]:
@@ -207,4 +214,4 @@ class TableKeeper:
 
 
 def _merged(before: Sequence[RefusedField], more: Sequence[RefusedField]) -> tuple[RefusedField, ...]:
-    return tuple({(each.within, each.name): each for each in (*before, *more)}.values())
+    return tuple({(each.within, each.name): each for each in (*before, *more)}.values())[-MOST_REFUSED:]

@@ -176,7 +176,7 @@ class _Compiler:
                 return
             why = refused.get(name)
             if why is None and follows and self._may_grow(value, (*path, name)):
-                why = HINTED if is_hinted else TOO_OFTEN if follows.final else None
+                why = HINTED if is_hinted else TOO_OFTEN if follows.final else follows.full or None
                 if why is None:
                     found.dirty = found.news = True
                     return

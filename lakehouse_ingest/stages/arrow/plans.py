@@ -13,6 +13,7 @@ class Following:
     contract: Contract = FOLLOW  # by the fields' own names, which may differ from those of their columns
     hinted: frozenset[str] = frozenset()  # fields whose type a person chose
     relaxing: frozenset[str] = frozenset()  # required fields that the contract lets become optional
+    full: str = ""  # why the table gets no more columns, or not in this batch; then a field without one is no news
     final: bool = False  # true: the batch has changed the table as often as it may, so nothing is news any more
 
 
