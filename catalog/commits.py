@@ -83,23 +83,10 @@ def drop_ref(ref: str) -> TableUpdate:
     return RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
 
 
-def note_published(branch: str, snapshot: int) -> TableUpdate:
-    """Write into the table's properties what was published from the branch, with the commit that moves main."""
-    return SetPropertiesUpdate(updates={_note_key(branch): str(snapshot)})
-
-
 def forget_published(state: TableState, branches: Iterable[str]) -> Updates:
     """Remove the notes about these branches, if there are any."""
     known = [name for name in map(_note_key, branches) if name in state.properties]
     return (RemovePropertiesUpdate(removals=known),) if known else ()
-
-
-def is_published(state: TableState, branch: str | None, snapshot: int) -> bool:
-    """Whether main holds the snapshot of the branch; if main's history was expired, the note tells."""
-    found = state.contains(snapshot)
-    if found is None and branch is not None:
-        return state.properties.get(_note_key(branch)) == str(snapshot)
-    return bool(found)
 
 
 def _note_key(branch: str) -> str:

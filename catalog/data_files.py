@@ -22,7 +22,7 @@ from catalog.class_names import without_code
 from catalog.connection import CatalogClient
 
 _NAME = re.compile(
-    r"(?:.*/)?(?P<pipeline>[^/]+)-e(?P<epoch>\d+)-b(?P<batch>\d+)-s(?P<share>\d+)-a(?P<attempt>\d+)"
+    r"(?:.*/)?(?P<pipeline>[^/]+)-e(?P<epoch>\d+)-b(?P<batch>\d+)-s(?P<share>-?\d+)-a(?P<attempt>\d+)"
     r"-[0-9a-f]{16}-\d{5,}\.parquet"
 )
 

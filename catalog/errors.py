@@ -3,6 +3,7 @@
 CatalogError
 ├── Unreachable          no answer, or "not now": the same call may work later
 │   ├── FilesUnreachable the same, from the store of the tables' files
+│   ├── FilesUnwritable  the local disk of the tables' files is full, or read-only
 │   └── ClocksDiffer     a commit's times do not follow those of the table: it works once the clocks are right
 ├── Denied               the catalog forbids it
 │   ├── NotLetIn         the catalog does not accept our credentials, or no longer does
@@ -29,6 +30,7 @@ A message is one sentence and holds no secret. What a server says is cut, and st
 own exception is not chained where it would show more.
 """
 
+import errno
 import re
 import time
 from collections.abc import Collection, Iterator
@@ -51,6 +53,10 @@ class Unreachable(CatalogError):
 
 class FilesUnreachable(Unreachable):
     """The store of the tables' files did not answer, or said "not now"."""
+
+
+class FilesUnwritable(Unreachable):
+    """The local disk of the tables' files is full, or read-only."""
 
 
 class ClocksDiffer(Unreachable):
@@ -161,6 +167,7 @@ _LATE = re.compile(r"snapshot with sequence number \d+ (older|greater) than last
 # carries the catalog's, a snapshot ours. Another writer's time may stand in place of either.
 _CLOCK = re.compile(r"Invalid (?:update|snapshot) timestamp (\d+): before last [a-z ]*?(?:at )?(\d+)")
 _CLOCKS_AGREE = 5.0  # seconds: if ours and the catalog's are that close, another writer's clock is wrong
+_DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _PAGE = re.compile(r"(?is)<html.*?<title>\s*(.*?)\s*</title>")
 _CREDENTIALS = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s\"',]+|(?<=://)[^/@\s]+@")
 _BAD_REQUEST, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR, _NOT_IMPLEMENTED = 400, 404, 429, 500, 501
@@ -241,11 +248,17 @@ def _kind(error: Exception, *, committing: bool) -> type[CatalogError]:
         return TableMissing
     if status is not None and status not in _BY_STATUS and status >= _SERVER_ERROR:
         return OutcomeUnknown if committing else Unreachable
-    if isinstance(error, OSError) and status is None and _STORE_SAYS.search(str(error)):
-        return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
+    if isinstance(error, OSError) and status is None and (found := _kind_of_the_files(error)):
+        return found
     late = (status is None or (committing and status == _BAD_REQUEST)) and _LATE.search(str(error))
     by_type = Conflict if late else next(kind for expected, kind in _BY_TYPE if isinstance(error, expected))
     return by_type if by_type is not RequestRefused or status is None else _BY_STATUS.get(status, RequestRefused)
+
+
+def _kind_of_the_files(error: OSError) -> type[CatalogError] | None:
+    if _STORE_SAYS.search(str(error)):
+        return FilesDenied if _STORE_DENIES.search(str(error)) else FilesUnreachable
+    return FilesUnwritable if error.errno in _DISK_REFUSES else None
 
 
 def _response(error: Exception) -> requests.Response | None:

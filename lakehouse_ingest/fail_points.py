@@ -4,8 +4,9 @@ Each moment has a name, so a test can try all of them and prove that it missed n
 
     LAKEHOUSE_TEST_FAIL_AT="published:2+0.15"    # kills 0.15 s after the process reaches this for the second time
 
-Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call to Spark. A proxy
-before the catalog reaches moments between a request and its answer.
+Without the variable nothing happens here. The seconds after the plus sign reach moments inside a call, as while the
+tasks of a batch run. A proxy before the catalog reaches moments between a request and its answer. Python workers of
+Spark have the variable too: a moment inside a task kills the worker alone, and each worker counts for itself.
 """
 
 import json
@@ -27,6 +28,7 @@ class FailPoint(StrEnum):
     EVOLVED = "evolved"  # after that
     REGISTERED = "registered"  # a new table is registered, but has no rows yet
     WRITING = "writing"  # before the tasks read records and write data files
+    IN_TASK = "in_task"  # a task has rows for a table
     STAGED = "staged"  # the data files are written, but in no table yet
     WRITING_LETTERS = "writing_letters"
     PUBLISHING = "publishing"  # before the files of one table are committed

@@ -240,21 +240,11 @@ INSTRUMENTS: Mapping[str, Instrument] = _catalogue(
     Instrument("lakehouse.verify.timestamp", "gauge", "s", STREAM, "When `verify` last ended, in seconds since 1970"),
     # -- Spark and the processes --------------------------------------------------------------------------
     Instrument(
-        "lakehouse.spark.input.rate", "gauge", "{record}/s", STREAM, "Spark's inputRowsPerSecond of its last trigger"
-    ),
-    Instrument(
-        "lakehouse.spark.processed.rate",
-        "gauge",
-        "{record}/s",
-        STREAM,
-        "Spark's processedRowsPerSecond of its last trigger, which includes our wait until the next batch is due",
-    ),
-    Instrument(
         "lakehouse.spark.phase.duration",
         "gauge",
         "s",
         (*STREAM, "phase"),
-        "Spark's durationMs of its last trigger; addBatch and triggerExecution include that wait",
+        "Spark's durationMs of its last trigger; addBatch and triggerExecution include our wait for the next batch",
     ),
     Instrument("lakehouse.process.cpu", "counter", "s", PROCESS, "Processor time used", values=PROCESSES),
     Instrument("lakehouse.process.memory", "gauge", "By", PROCESS, "Resident memory", values=PROCESSES),

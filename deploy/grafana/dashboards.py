@@ -351,15 +351,8 @@ LATENCY = [
         "Spark phases, last trigger",
         "s",
         total("lakehouse_phase", PHASES),
-        says="addBatch includes the wait until the next batch is due",
-        width=12,
-    ),
-    lines(
-        "Spark rates, last trigger",
-        "cps",
-        each("lakehouse_spark_input_rate_per_second{@}", f"{STREAM} in"),
-        each("lakehouse_spark_processed_rate_per_second{@}", f"{STREAM} processed"),
-        width=12,
+        says="addBatch includes the wait for the next batch",
+        width=16,
     ),
 ]
 

@@ -1,5 +1,6 @@
 """Errors of Spark and py4j as sentences for a person."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from lakehouse_ingest.environment.spark_internals import java_query
 from lakehouse_ingest.errors import TryAgain, fitted
 
 FRAMES = 40  # of a cause: they show whose file it was
-# The error of a disk, and then the first of Java's frames that shows what was to be written.
+# The error of a disk, and then one of Spark's frames.
 DISK = re.compile(
     r"(?P<why>No space left on device|Disk quota exceeded|Read-only file system|Permission denied|Mkdirs failed)"
-    r".*?\bat (?:\S+/)?org\.apache\.(?P<whose>iceberg|parquet|spark)\.",
+    r".*?\bat (?:\S+/)?org\.apache\.spark\.",
     re.DOTALL,
 )
+DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
 def sentence(failure: BaseException) -> str:
@@ -44,14 +46,11 @@ def first_line(said: str) -> str:
     return " ".join((named[-1] if named else said).splitlines()[0].split())[:300]
 
 
-def of_disk(said: str, scratch: Path) -> TryAgain | None:
-    """Says which disk takes no more, and what to do."""
-    found = {each["whose"]: each["why"] for each in DISK.finditer(said)}
-    # Spark's frames are also around those of Iceberg and Parquet, which it calls.
-    if (spark := found.pop("spark", None)) and not found:
-        return of_scratch(spark, scratch)
-    advice = "make room in the warehouse, or let us write there"
-    return next((TryAgain(f"the tables' files can't be written ({why}); {advice}") for why in found.values()), None)
+def of_disk(failure: BaseException, said: str, scratch: Path) -> TryAgain | None:
+    """Says that Spark's disk takes no more, and what to do. In our process pyspark writes there too: what tasks get."""
+    if isinstance(failure, OSError) and failure.errno in DISK_REFUSES:
+        return of_scratch(failure.strerror or str(failure), scratch)
+    return of_scratch(found["why"], scratch) if (found := DISK.search(said)) else None
 
 
 def of_scratch(why: str, scratch: Path) -> TryAgain:

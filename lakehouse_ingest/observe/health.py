@@ -2,7 +2,7 @@
 
 The streams report here, and the pages ask. A verdict depends on what was reported last and on how long ago that was. A
 sign of progress is anything that only a working stream can give: a batch that begins or ends, one of its stages, a
-published table, a look at the broker while the next batch is not due yet, an idle trigger of Spark.
+published table, or a look at the broker while the next batch waits, if Spark answers as well.
 """
 
 import datetime as dt

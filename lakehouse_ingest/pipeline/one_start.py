@@ -66,6 +66,7 @@ class OneStart:
     ending: ExitStack  # closed at the end of the start
     goal: Offsets | None = None  # the offsets at which to end, with `--until-latest`
     runner: BatchRunner | None = None
+    looks: int = 0  # how often the broker has told the ends of the partitions
     _began_at: Offsets = field(default_factory=dict)  # what was complete when the query began
     _others: bool = False  # the source has partitions that this start does not read
     _gate: Lock = field(default_factory=Lock)  # held by a running batch, and by the thread that ends its query
@@ -240,16 +241,16 @@ class OneStart:
         stream.offsets += len(landed)
 
     def _ends(self) -> Offsets:
-        """The ends of the partitions. Each look also shows on the health page that the stream is alive."""
-        self.of.watch.board.moved(self.of.name)
-        return self.source.ends()
+        ends = self.source.ends()
+        self.looks += 1
+        return ends
 
     # -- while a query runs -------------------------------------------------------------------------------
 
     def _attend(self, query: StreamingQuery, progress: QueryProgress, runner: BatchRunner) -> Next:
         """Wait until the query should end, or has ended by itself."""
         stream = self.of
-        looked = beaten = monotonic()
+        looked, beaten, looks = monotonic(), monotonic(), self.looks
         while query.isActive and not (stream.has_enough or stream.stop.wait(LOOK_S)):
             if self.goal is not None and _has_come_to(self.goal, runner.record.complete):
                 break
@@ -258,7 +259,9 @@ class OneStart:
             self._catch_up(runner)
             if stream.watch.looked_at and monotonic() - beaten >= BEAT_S:
                 beaten = monotonic()
-                if progress.has_moved():
+                # Spark has just answered. If the broker has answered as well, the stream is alive.
+                if progress.has_moved() or self.looks != looks:
+                    looks = self.looks
                     stream.watch.board.moved(stream.name)
             if monotonic() - looked >= TOPICS_S:
                 looked = monotonic()

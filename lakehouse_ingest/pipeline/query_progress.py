@@ -32,11 +32,5 @@ class QueryProgress:
         return False
 
     def look(self, watch: Watch, stream: str) -> None:
-        for name, instrument in (
-            ("inputRowsPerSecond", "lakehouse.spark.input.rate"),
-            ("processedRowsPerSecond", "lakehouse.spark.processed.rate"),
-        ):
-            if isinstance(rate := self.said.get(name), int | float):
-                watch.gauge(instrument, rate, stream=stream)
         for phase, milliseconds in self.said.get("durationMs", {}).items():
             watch.gauge("lakehouse.spark.phase.duration", milliseconds / 1000, stream=stream, phase=phase)

@@ -96,7 +96,7 @@ class Stream:
             except Superseded as end:
                 self.watch.emit(Fenced(error=end))
                 raise
-            except (TryAgain, Py4JError, PySparkException, ConnectionError) as error:
+            except (TryAgain, Py4JError, PySparkException, OSError) as error:
                 failure = self.explained(error)
                 if not isinstance(failure, TryAgain) or self._spark_is_gone():
                     raise failure from error
@@ -143,7 +143,7 @@ class Stream:
         if isinstance(failure, LakehouseError):
             return failure
         text = f"{spark_errors.whole(failure)}\n{causes}"
-        found = spark_errors.of_disk(text, self.scratch) or TryAgain(spark_errors.first_line(text))
+        found = spark_errors.of_disk(failure, text, self.scratch) or TryAgain(spark_errors.first_line(text))
         found.__cause__ = failure
         return found
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from catalog import DataFileReceipt, FileCounter, FileNames, FileWriter, TableFiles
 from lakehouse_ingest.errors import LakehouseError
+from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.schema.columns import EVENT_TIME
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import StreamSettings
@@ -206,6 +207,7 @@ class _Task:
         if (writer := self._writers.get(route)) is None:
             writer = self._writers[route] = self._writer(work.files)
         writer.write(made.rows)
+        reached(FailPoint.IN_TASK)
         times = made.rows[EVENT_TIME] if self._work.event_times else None
         part.counts[share].landed(pc.count_distinct(made.numbers).as_py(), made.rows.num_rows, times)
 

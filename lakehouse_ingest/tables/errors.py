@@ -24,7 +24,10 @@ WHO_WE_ARE = {
 }
 URI = "see `catalog.uri`"
 FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
-FILES_AWAY = "see `s3.endpoint` and `s3.session_token`"
+FILES_AWAY: dict[type[catalog.CatalogError], str] = {
+    catalog.FilesUnreachable: "see `s3.endpoint` and `s3.session_token`",
+    catalog.FilesUnwritable: "make room for the tables' files, or let us write there",
+}
 OR_ANOTHER = ", or name another in `catalog.namespace`"
 CREATE = "see `catalog.create`"
 OUR_CODE = "unset it, or set the same in `catalog.properties` if you trust it"
@@ -51,8 +54,8 @@ def explained() -> Iterator[None]:
         raise LostRace(str(conflict)) from conflict
     except catalog.Denied as denied:
         raise _not_let_in(denied) from denied
-    except catalog.FilesUnreachable as away:
-        raise TryAgain(with_advice(away, FILES_AWAY)) from away
+    except (*FILES_AWAY,) as away:
+        raise TryAgain(with_advice(away, FILES_AWAY[type(away)])) from away
     except (catalog.Unreachable, catalog.OutcomeUnknown, catalog.FilesUnfit) as passing:
         # FilesUnfit: the next start compares the table with the settings, and says which setting to change.
         raise TryAgain(str(passing)) from passing

@@ -20,8 +20,10 @@ from pyspark.errors import PySparkException
 
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TableChanged
+from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.tables import PipelineTables, Position, TableSpec, TableState
+from lakehouse_ingest.tables.landing import BatchFiles
 from tests.services.flow import LANDING, Flow, is_proven
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until
@@ -87,7 +89,12 @@ def ours(flow: Flow) -> Coordinates:
     ("deeds", "batches"),
     [
         pytest.param((compact, expire, append), 2, id="two batches"),
-        pytest.param((compact, expire, append, append, append), 20, id="many", marks=pytest.mark.long),
+        pytest.param(
+            (compact, expire, append, append, append),
+            20,
+            id="many",
+            marks=[pytest.mark.long, pytest.mark.timeout(1_200)],
+        ),
     ],
 )
 def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) -> None:
@@ -110,27 +117,27 @@ def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) 
 
 
 @contextmanager
-def before_publication(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], None]) -> Iterator[list[str]]:
-    """`do` once between the staging and the publication of that table's rows."""
-    publish, done = PipelineTables.publish, list[str]()
+def before_commit(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], None]) -> Iterator[list[str]]:
+    """`do` once when that table's files are written, and before they are committed."""
+    land, done = PipelineTables.land, list[str]()
 
-    def published(lake: PipelineTables, place: Position, *rest: object) -> Position:
+    def landed(lake: PipelineTables, place: Position, batch: BatchFiles, mark: Mark) -> Position:
         if place.table == table and not done:
             done.append(table)
             do()
-        return publish(lake, place, *rest)  # type: ignore[arg-type]
+        return land(lake, place, batch, mark)
 
     with monkeypatch.context() as patched:
-        patched.setattr(PipelineTables, "publish", published)
+        patched.setattr(PipelineTables, "land", landed)
         yield done
 
 
-def test_history_is_cut_between_staging_and_publication(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That no mark is found is no sign of another writer, and what was staged lands without another start."""
+def test_history_is_cut_between_the_files_and_their_commit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That no mark is found is no sign of another writer, and the files that are written land without another start."""
     flow = Flow(bench, bench.uri)
     table = f"{flow.namespace}.a"
     with flow.running():
-        with before_publication(monkeypatch, table, lambda: bench.compact_and_expire(table)) as done:
+        with before_commit(monkeypatch, table, lambda: bench.compact_and_expire(table)) as done:
             flow.survives()
         assert done
         assert not flow.heard.retries
@@ -169,7 +176,7 @@ def as_before(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "staged"),
+    ("change", "written"),
     [
         (rename, True),
         (require, False),
@@ -180,14 +187,14 @@ def as_before(table: Table) -> None:
     ],
 )
 def test_columns_that_others_change(
-    bench: Bench, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch, *, staged: bool
+    bench: Bench, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch, *, written: bool
 ) -> None:
     """What comes then makes a column anew, or is a dead letter; a landing that is refused fits, or is written anew."""
     flow = Flow(bench, bench.uri)
     name = f"{flow.namespace}.a"
     with flow.running(), ExitStack() as patched:
-        if staged:
-            patched.enter_context(before_publication(monkeypatch, name, lambda: change(bench.table(name))))
+        if written:
+            patched.enter_context(before_commit(monkeypatch, name, lambda: change(bench.table(name))))
         else:
             change(bench.table(name))
         flow.survives()
@@ -197,9 +204,9 @@ def test_columns_that_others_change(
 
 
 @pytest.mark.parametrize(
-    "staged", [pytest.param(False, marks=pytest.mark.long), True], ids=["between batches", "staged"]
+    "written", [pytest.param(False, marks=pytest.mark.long), True], ids=["between batches", "before a commit"]
 )
-def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, staged: bool) -> None:
+def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
     """A pipeline that runs may go on; none begins upon what its settings don't say, and what they should is named."""
     flow = Flow(bench, bench.uri)
     name = f"{flow.namespace}.a"
@@ -209,8 +216,8 @@ def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyP
         repartition(bench.table(name))
         bench.table(name).overwrite(bench.table(name).scan().to_arrow())
 
-    if staged:
-        with stopped, flow.running(), before_publication(monkeypatch, name, harm):
+    if written:
+        with stopped, flow.running(), before_commit(monkeypatch, name, harm):
             flow.produce()
             assert until(flow.end.done, LANDING)
     else:

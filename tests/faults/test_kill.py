@@ -50,6 +50,7 @@ ALWAYS = (FailPoint.LANDED, FailPoint.WRITING, *SURE)
 # What lies within a call to Spark or to the catalog: so many seconds after it began, at most.
 WITHIN: dict[str, float] = {
     FailPoint.WRITING: 0.6,
+    FailPoint.IN_TASK: 0.3,
     FailPoint.WRITING_LETTERS: 0.6,
     FailPoint.PUBLISHING: 0.05,
     FailPoint.EXPIRING: 0.3,
@@ -187,7 +188,7 @@ def kill_and_count(
         begun = _files(surroundings, namespace, places) - known
         running.kill()
         fell = where(running, reader, places, begun)
-        hit = kill.point == BLIND or bool(running.events("fail_point"))
+        hit = kill.point == BLIND or running.is_struck()
         done.append(Kill(kill.point, kill.time, kill.seconds, hit, fell))
         print(f"kill {number}: {done[-1]}, {feeder.sent} events sent")
     killing = time.monotonic() - began
@@ -208,14 +209,14 @@ def kill_and_count(
 def _start(pipelines: Pipelines, settings: str, kill: Kill) -> Running:
     wanted = {} if kill.point == BLIND else {VARIABLE: f"{kill.point}:{kill.time}+{kill.seconds}"}
     running = pipelines.start(settings, environment=wanted)
-    assert until(lambda: not any(before.family() for before in pipelines.started[:-1]), 60), "a JVM lives on"
+    assert until(lambda: not any(before.family() for before in pipelines.started[:-1]), 60), "a process lives on"
     return running
 
 
 def _wait(running: Running, kill: Kill) -> None:
-    """Until it has killed itself; or for the time of one that falls anywhere."""
+    """Until it has killed itself, or a worker has; or for the time of one that falls anywhere."""
     deadline = time.monotonic() + (kill.seconds if kill.point == BLIND else PATIENCE)
-    while not running.ended and time.monotonic() < deadline:
+    while not (running.ended or running.is_struck()) and time.monotonic() < deadline:
         running.family()  # of its children nobody knows any more when it has ended
         time.sleep(0.02)
 

@@ -5,27 +5,27 @@ says what was found, and says it again at the next start.
 """
 
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from itertools import product
 
 import pytest
 
-import catalog
 from lakehouse_ingest.errors import SettingsRefused, TableChanged
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.tables import Column, Connection, PipelineTables, TableSpec
 from tests.faults import test_catalog_faults as catalog_faults
 from tests.faults.test_catalog_faults import PYICEBERG, Plan
-from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.flow import LANDING, Flow
+from tests.services.fronts import passed_on
 from tests.services.gateway import Gateway
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.long, pytest.mark.timeout(300)]
 
-APPEND, PUBLICATION = ({"path": "/tables/a$", **each} for each in (catalog_faults.APPEND, catalog_faults.PUBLICATION))
+COMMIT = {"path": "/tables/a$", **catalog_faults.COMMIT}
 
 SLOW = 2.0
 
@@ -52,7 +52,7 @@ def make_anew(flow: Flow) -> None:
 @pytest.mark.parametrize(
     ("harm", "said"), [(drop, "dropped"), (make_anew, "replaced|recreated")], ids=["dropped", "made anew"]
 )
-@pytest.mark.parametrize("commit", [None, APPEND, PUBLICATION], ids=["between batches", "in an append", "staged"])
+@pytest.mark.parametrize("commit", [None, COMMIT], ids=["between batches", "in a commit"])
 def test_a_table_that_is_lost_ends_the_run_and_the_next(
     bench: Bench, proxy: Faulty, commit: Plan | None, harm: Callable[[Flow], None], said: str
 ) -> None:
@@ -88,13 +88,8 @@ def test_a_token_that_ends_in_the_middle_of_a_batch_is_had_anew(bench: Bench, pr
         proxy.upstream = gateway.uri
         flow = Flow(bench, proxy.uri, credential=gateway.credential)
         with flow.running():
-            for gateway.expired, when, commit in (
-                (401, BEFORE, APPEND),
-                (419, AFTER, APPEND),
-                (419, BEFORE, PUBLICATION),
-                (401, AFTER, PUBLICATION),
-            ):
-                flow.survives(proxy.fail(NOTHING, when=when, **commit, meanwhile=gateway.revoke))
+            for gateway.expired, when in product((401, 419), (BEFORE, AFTER)):
+                flow.survives(proxy.fail(NOTHING, when=when, **COMMIT, meanwhile=gateway.revoke))
         assert gateway.seen["expired"]
     flow.drain()
 
@@ -104,7 +99,7 @@ def test_a_token_of_a_person_that_ends_in_the_middle_of_a_batch_is_asked_for(ben
         proxy.upstream = gateway.uri
         flow = Flow(bench, proxy.uri, token=gateway.token())
         with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), flow.running():  # noqa: PT012
-            fault = proxy.fail(NOTHING, **PUBLICATION, meanwhile=gateway.revoke)
+            fault = proxy.fail(NOTHING, **COMMIT, meanwhile=gateway.revoke)
             flow.produce()
             assert until(flow.end.done, LANDING)
             assert fault.is_over
@@ -118,22 +113,22 @@ def test_what_is_slower_than_the_limit_is_looked_up(bench: Bench, proxy: Faulty)
     """What nobody waits for any more may still be heard, before and after the look: it must not matter."""
     flow = Flow(bench, proxy.uri, timeout=SLOW / 2)
     with flow.running():
-        for when, commit in product((BEFORE, AFTER), (APPEND, PUBLICATION)):
-            flow.survives(proxy.fail(NOTHING, when=when, **commit, delay=SLOW))
+        for when in (BEFORE, AFTER):
+            flow.survives(proxy.fail(NOTHING, when=when, **COMMIT, delay=SLOW))
     flow.drain()
 
 
-def test_a_publication_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, bench: Bench) -> None:
+def test_a_commit_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, bench: Bench) -> None:
     """The first look after the lost request finds nothing of it, the second one does: nobody else was there."""
     pipeline, name, done = "heard", "ns_heard.t", {("t", 0): 9}
     lake = PipelineTables(Connection(proxy.uri), pipeline)
     lake.ensure_namespace("ns_heard")
     lake.create(TableSpec(name, (Column("n", "long"),)))
     _, place = lake.claim(name, ())
-    past = catalog.connect(connection_to(bench.uri))
 
     def hear() -> None:
-        catalog.publish(past, name, place.branch, past.state(name).refs[place.branch], None)
+        (request,) = lost.requests
+        assert passed_on(proxy.upstream, request).status == HTTPStatus.OK
 
     def heard_after_a_look() -> None:
         proxy.fail(NOTHING, method="GET", path="/t$", when=AFTER, meanwhile=hear)

@@ -13,15 +13,17 @@ from tests.services.feeding import fill
 from tests.services.ingesting import Bench, drained
 from tests.services.kafka import create_topic
 from tests.services.pipelines import Pipelines, Running, freeze, settings_text, until
-from tests.services.readers import Coordinates, Reader, data_files
+from tests.services.readers import Coordinates, Reader, data_files, is_whole
 from tests.services.records import kind_of
 from tests.services.surroundings import PREFIX
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
-EVENTS, PARTITIONS = 8_000, 2
+EVENTS, PARTITIONS = 20_000, 2
 TABLES = ("events", "dead_letters", "lakehouse_batches")
 SUPERSEDED = 3
+SETTLES_S = 2.0
+TRIES = 15
 Moment = Callable[[Running, Reader, Path, set[Path]], bool]
 
 
@@ -47,24 +49,26 @@ class Scene:
 
 
 def writing(running: Running, reader: Reader, data: Path, known: set[Path]) -> bool:
-    """Spark has begun a data file, and nothing is staged yet. The JVM stops first."""
+    """A task has begun a data file. The workers stop first."""
     assert until(lambda: bool(data_files(data) - known), 60, 0.001), running.tail()
     running.freeze()
-    return not reader.staged("events") and bool(data_files(data) - known - reader.files_of_main("events"))
+    begun = data_files(data) - known
+    return any(not is_whole(file) for file in begun) and bool(begun - reader.files_of_main("events"))
 
 
-def staging(running: Running, reader: Reader, data: Path, known: set[Path]) -> bool:
-    """A snapshot is staged, and main has not moved. Python stops first: the JVM ends what it does."""
+def written(running: Running, reader: Reader, data: Path, known: set[Path]) -> bool:
+    """The files are whole, and main has not moved. The driver stops first: the tasks end what they do."""
     assert until(lambda: bool(data_files(data) - known), 60, 0.001), running.tail()
     freeze(running.pid)
-    staged = until(lambda: bool(reader.staged("events")), 5)
-    freeze(running.jvm())
-    return staged
+    until(lambda: False, SETTLES_S)  # what it has asked for is answered, and its tasks are done
+    running.freeze()
+    files = data_files(data) - known
+    return all(is_whole(file) for file in files) and bool(files - reader.files_of_main("events"))
 
 
 def paused_while(usual: Moment) -> pytest.MarkDecorator:
     """Every test takes one moment; `make test-long` every moment with every test, and each way to publish."""
-    every = product([writing, staging], ["branch", "direct"])
+    every = product([writing, written], ["branch", "direct"])
     scenes = [*every] if "LAKEHOUSE_TEST_LONG" in os.environ else [(usual, "branch")]
     return pytest.mark.parametrize("scene", scenes, ids=lambda scene: f"{scene[0].__name__}, {scene[1]}", indirect=True)
 
@@ -80,7 +84,7 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
     running, reader = pipelines.start(settings), Reader(rest_uri, namespace)
     running.wait_for("batch_landed", 2)
     data = warehouse / namespace / "events"
-    for _ in range(5):
+    for _ in range(TRIES):
         known = data_files(data)
         if moment(running, reader, data, known):
             return Scene(reader, settings, running)
@@ -88,7 +92,7 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
     raise AssertionError(f"never stopped in the middle of a landing\n{running.tail()}")
 
 
-@paused_while(staging)
+@paused_while(written)
 def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
     scene: Scene, bench: Bench, pipelines: Pipelines
 ) -> None:
@@ -99,7 +103,7 @@ def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
     _woken_adds_nothing(scene)
 
 
-# The harder case: Spark makes a branch anew that was dropped while it wrote.
+# The harder case: main is still where it was when they were written.
 @paused_while(writing)
 def test_who_is_woken_when_its_replacement_has_only_begun_adds_nothing(scene: Scene, pipelines: Pipelines) -> None:
     replacement = pipelines.start(scene.settings, "--until-latest")

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.live, pytest.mark.faults]
 def test_starts_killed_at_their_third_table_land_batches_of_fewer_tables(
     bench: Bench, pipelines: Pipelines, dice: Dice
 ) -> None:
-    """Eight types, and a start that never lives to stage a third table: as many records as it has tables must do."""
+    """Eight types, and a worker that never lives to write a third table: as many records as it has tables must do."""
     topic, types = f"third-{dice.randrange(10**9)}", 8
     namespace = topic.replace("-", "_")
     create_topic(bench.broker, topic)
@@ -40,9 +40,10 @@ def test_starts_killed_at_their_third_table_land_batches_of_fewer_tables(
     settings = settings_text(topic, bench.broker, bench.uri, namespace, type_from="field:type", table=BY_TYPE)
     reader, seen = Reader(bench.uri, namespace), list[int]()
     for _ in range(4):
-        running = pipelines.start(settings, environment={VARIABLE: f"{FailPoint.STAGED}:3+0"})
-        assert until(lambda: running.ended, PATIENCE), running.tail()  # noqa: B023 - called at once
-        assert running.events("fail_point"), running.tail()
+        running = pipelines.start(settings, environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
+        assert until(running.is_struck, PATIENCE), running.tail()
+        running.kill()  # before it starts again by itself
+        assert until(lambda: not running.family(), 60), "a process lives on"  # noqa: B023 - called at once
         seen.append(complete(reader))
     # 32 records, 8 and 2: the first of these to land are two. The start after it begins with as many.
     assert seen == [0, 0, 2, 4]

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock, current_thread
 from time import sleep
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 
 from lakehouse_ingest.errors import Superseded
 from lakehouse_ingest.resume import replicas
@@ -45,7 +45,7 @@ def test_replicas_that_replace_each_other_land_in_turns(bench: Bench, monkeypatc
     settings = bench.settings(TOPIC, stream={"max_records": RECORDS // BATCHES}, ledger={"batch_every": 0})
     end, ended, one_by_one = Event(), Counter[type[BaseException]](), Lock()
 
-    def slowly(rows: DataFrame) -> DataFrame:
+    def slowly(rows: pa.Table) -> pa.Table:
         sleep(BATCH_S)
         return rows
 

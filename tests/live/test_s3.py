@@ -150,6 +150,7 @@ def test_a_pipeline_lands_on_s3_by_the_embedded_catalog_and_two_readers_agree(
 def test_credentials_of_the_catalog_open_the_files_for_both_clients(
     store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
 ) -> None:
+    """Ours reads and writes in the process and in its tasks; Spark's deletes what old snapshots had."""
     create_topic(broker, topic, 2)
     fill(broker, topic, EVENTS, 2)
     with (
@@ -164,8 +165,12 @@ def test_credentials_of_the_catalog_open_the_files_for_both_clients(
             uri=gateway.uri,
             catalog=f'token = "{gateway.token()}"\nvended_credentials = true',
             s3=keys_text(s3_of(store), keys=False),
+            max_records=EVENTS // 8,
+            keep_snapshots=4,
         )
-        pipelines.drain(settings)
+        drained = pipelines.drain(settings)
+        assert drained.events("snapshots_expired")
+        assert not drained.events("snapshots_not_expired")
         assert gateway.seen["vended to spark"]
         assert gateway.seen["vended to pyiceberg"]
         tables = (f"{topic}.events", f"{topic}.dead_letters")

@@ -93,7 +93,7 @@ def test_an_open_transaction_is_read_after_latest(bench: Bench, topic: str) -> N
 
 def has_looked(pipeline: Pipeline) -> bool:
     """Whether its query has asked the broker for records."""
-    return any(stream.progress and stream.progress.has_moved() for stream in pipeline.running)
+    return any(stream.current and stream.current.looks for stream in pipeline.running)
 
 
 def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: str) -> None:

@@ -5,6 +5,7 @@ tasks run in this process, and the catalog is a file: this needs neither Spark n
 """
 
 import json
+import os
 import pickle
 import random
 import re
@@ -25,9 +26,6 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
 
 import catalog
 from catalog import DataFileReceipt
@@ -42,10 +40,9 @@ from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.pipeline.task import Receipt, Work, do
-from lakehouse_ingest.records import Offsets, Range, SourceIdentity, Token
+from lakehouse_ingest.records import Offsets, Range, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.arrow.records import Records, Share
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.arrow.records import Share
 from lakehouse_ingest.tables import (
     Connection,
     Evolution,
@@ -59,23 +56,21 @@ from lakehouse_ingest.tables import (
 )
 from lakehouse_ingest.tables.effects import Landing
 from telemetry import OFF
-from tests.services.readers import Coordinates, Reader
+from tests.services.memory import A_CHUNK, HOLE, TOPIC, FileCatalog, TablesReader, Topic
 from tests.services.records import check_batch_record, kind_of
 from tests.stages.given import Value
-from tests.stages.making import records_of
 
 # An example takes a second or two: each is drawn from a seed, for small ones tell little; none is made smaller.
 RARE = settings(
-    max_examples=15, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    max_examples=int(os.environ.get("LAKEHOUSE_TEST_STORIES", "15")),
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 
-TOPIC, PARTITIONS = "events", 2
 RECORD, DEAD = "lakehouse_batches", "dead_letters"
-HOLE = "hole"  # an offset that no reader gets: of an aborted transaction, or a transaction's own mark
 ALL = 10**6
 COUNTED = re.compile("have an outcome|receipts? covers?|were written for|not show")  # the law was broken within a batch
 A_TASK = 7  # offsets, so that a batch has several tasks
-A_CHUNK = 3  # records that a task gets at a time, and looks at to plan a table
 A_LETTER = 200  # bytes
 DRAINING = RunOptions(until_latest=True, accept_changes=True)
 Done = TypeVar("Done")
@@ -239,89 +234,10 @@ class MortalThreads(ThreadPoolExecutor):
             raise
 
 
-@dataclass(frozen=True)
-class MemoryReader:
-    """What tasks get of a topic."""
-
-    log: Mapping[tuple[str, int], Sequence[Value]]
-
-    def read(self, share: Share) -> Iterator[Records]:
-        values = self.log[share.topic, share.partition]
-        held = [offset for offset in range(share.start, share.end) if values[offset] != HOLE]
-        for at in range(0, len(held), A_CHUNK):
-            offsets = held[at : at + A_CHUNK]
-            chunk = [_bytes(values[offset]) for offset in offsets]
-            yield records_of(chunk, topic=share.topic, partition=share.partition, offsets=offsets, log=share.log)
-
-    def read_all(self, shares: Sequence[Share]) -> Iterator[Records]:
-        for share in shares:
-            yield from self.read(share)
-
-
-class Topic(Kafka):
-    """A topic in memory, with what a start asks of a source."""
-
-    def __init__(self) -> None:
-        self.log: dict[tuple[str, int], list[Value]] = {(TOPIC, number): [] for number in range(PARTITIONS)}
-
-    def produce(self, values: Sequence[Value]) -> None:
-        for value in values:
-            min(self.log.values(), key=len).append(value)
-
-    def identity(self) -> SourceIdentity:
-        return SourceIdentity("memory", {TOPIC: "1"})
-
-    def bounds(self) -> tuple[Offsets, Offsets]:
-        return dict.fromkeys(self.log, 0), self.ends()
-
-    def ends(self) -> Offsets:
-        return {at: len(values) for at, values in self.log.items()}
-
-    def publish(self, offsets: Offsets, group: str) -> None:
-        pass
-
-    def reader(self, group: str, epoch: int) -> MemoryReader:  # type: ignore[override]  # the other one is Kafka's
-        del group, epoch
-        return MemoryReader(self.log)
-
-    def records(self) -> Iterator[tuple[tuple[str, int], int, Value]]:
-        for at, values in self.log.items():
-            yield from ((at, offset, value) for offset, value in enumerate(values) if value != HOLE)
-
-    def places(self) -> Coordinates:
-        return Counter((*at, offset) for at, offset, _ in self.records())
-
-
-def _bytes(value: Value) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
-
-
-class FileCatalog(SqlCatalog):
-    """A catalog that is no server. Other than pyiceberg's own, it takes a branch of a table without snapshots."""
-
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        if not self.load_table(table.name()).metadata.snapshots:
-            requirements = tuple(each for each in requirements if not _is_of_no_branch(each))
-        return super().commit_table(table, requirements, updates)
-
-
-def _is_of_no_branch(requirement: TableRequirement) -> bool:
-    return isinstance(requirement, AssertRefSnapshotId) and requirement.snapshot_id is None
-
-
-class TablesReader(Reader):
-    """The tables of a catalog that is no server."""
-
-    def __init__(self, there: SqlCatalog, namespace: str) -> None:
-        self.catalog, self.namespace = there, namespace
-
-
 class World:
     """A topic, its tables, and at most one process that carries from one to the others."""
 
-    def __init__(self, there: SqlCatalog, scratch: Path) -> None:
+    def __init__(self, there: FileCatalog, scratch: Path) -> None:
         self.name = f"street_{uuid4().hex[:12]}"
         self.reader, self.topic = TablesReader(there, self.name), Topic()
         self.judgement = Judgement()

@@ -43,6 +43,7 @@ class Fault:
     meanwhile: Callable[[], object]
     struck: int = 0
     begun: int = 0
+    requests: list[Request] = field(default_factory=list)  # that it was done to
 
     def takes(self, request: Request) -> bool:
         path, headers = unquote(urlsplit(request.path).path), {name.lower(): value for name, value in request.headers}
@@ -105,6 +106,7 @@ class Faulty(Front):
         fault.meanwhile()
         self._closing.wait(fault.delay)
         self.log.append(f"{fault.status} {fault.when} {request.method} {request.path}")
+        fault.requests.append(request)
         fault.struck += 1
         if fault.status == NOTHING:
             return answer or passed_on(self.upstream, request)

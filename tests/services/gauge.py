@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression, median
 
-from tests.services.pipelines import Running
+from tests.services.pipelines import Running, descendants
 
 PAGE_KIB = 4
 
@@ -27,6 +27,9 @@ GROWTH: Mapping[str, Allowed] = {
     "jvm_mib": Allowed(0.25, 300),
     "jvm_threads": Allowed(0.1, 20),
     "jvm_files": Allowed(0.1, 40),
+    "workers_mib": Allowed(0.15, 60),
+    "workers_threads": Allowed(0.1, 8),
+    "workers_files": Allowed(0.1, 12),
 }
 
 
@@ -44,11 +47,13 @@ def sample(running: Running) -> dict[str, float]:
     """Nothing when it ends meanwhile."""
     found: dict[str, float] = {}
     with suppress(OSError, StopIteration):
-        for name, pid in (("python", running.pid), ("jvm", running.jvm())):
-            process = Path(f"/proc/{pid}")
-            found[f"{name}_mib"] = int((process / "statm").read_text().split()[1]) * PAGE_KIB / 1024
-            found[f"{name}_threads"] = len([*(process / "task").iterdir()])
-            found[f"{name}_files"] = len([*(process / "fd").iterdir()])
+        jvm = running.jvm()
+        for name, pids in (("python", [running.pid]), ("jvm", [jvm]), ("workers", [*descendants(jvm)])):
+            processes = [Path(f"/proc/{pid}") for pid in pids]
+            pages = sum(int((process / "statm").read_text().split()[1]) for process in processes)
+            found[f"{name}_mib"] = pages * PAGE_KIB / 1024
+            found[f"{name}_threads"] = sum(len([*(process / "task").iterdir()]) for process in processes)
+            found[f"{name}_files"] = sum(len([*(process / "fd").iterdir()]) for process in processes)
     return found if found.keys() == GROWTH.keys() else {}
 
 

@@ -89,6 +89,10 @@ class Running:
         lines = self.log.read_text(errors="replace").splitlines()
         return [line for line in lines if line.strip() and not line.startswith("{")]
 
+    def is_struck(self) -> bool:
+        """By a fail point: a worker's words come to the log by way of Spark."""
+        return "fail_point" in self.log.read_text(errors="replace")
+
     def wait_for(self, name: str, count: int = 1, seconds: float = STARTING) -> Event:
         """The count-th event of this name; fails when the process ends before, or with the deadline."""
         deadline = time.monotonic() + seconds
@@ -121,15 +125,21 @@ class Running:
         self._process.kill()
         self._process.wait(30)
 
-    def freeze(self, *, jvm_first: bool = True) -> None:
-        """Both processes are stopped when this returns."""
-        both = [self.jvm(), self.pid] if jvm_first else [self.pid, self.jvm()]
-        for pid in both:
-            freeze(pid)
+    def freeze(self) -> None:
+        """All its processes are stopped when this returns, first the Python workers, which write the files."""
+        self.family()
+        for pid in [*reversed([*descendants(self.pid)]), self.pid]:
+            with suppress(ProcessLookupError, FileNotFoundError):  # Spark ends processes that it needs no more
+                freeze(pid)
 
     def thaw(self) -> None:
-        for pid in (self.jvm(), self.pid):
-            os.kill(pid, SIGCONT)
+        for pid in [*self.family(), self.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGCONT)
+
+    def workers(self) -> list[int]:
+        """The processes in which tasks run."""
+        return [pid for pid in descendants(self.jvm()) if is_worker(pid)]
 
     def wait(self, seconds: float = LANDING) -> int:
         """Its exit code."""
@@ -258,6 +268,11 @@ def is_spark(pid: int) -> bool:
     return b"org.apache.spark.deploy.SparkSubmit" in arguments(pid)
 
 
+def is_worker(pid: int) -> bool:
+    """The first of them imports for all, and forks the others."""
+    return b"lakehouse_ingest.pipeline.python_daemon" in arguments(pid) and not is_spark(_parent(pid))
+
+
 def arguments(pid: int) -> bytes:
     """Nothing where it has ended."""
     try:
@@ -282,6 +297,13 @@ def _children(pid: int) -> list[int]:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _beginning(pid: int) -> str:

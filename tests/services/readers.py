@@ -12,7 +12,6 @@ import duckdb
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
-from lakehouse_ingest.ledger.keys import EPOCH
 from tests.services.doors import client, token_at
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
@@ -66,16 +65,6 @@ class Reader:
             snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
         return found
 
-    def staged(self, name: str) -> list[int]:
-        """What may be published: heads of branches that are not in main's history, and that add something; where a
-        pipeline publishes directly, whatever stands upon main's head."""
-        table, main = self.table(name), self.main(name)
-        heads = {ref.snapshot_id for key, ref in table.metadata.refs.items() if key != "main"} - {*main}
-        if any(key.startswith(EPOCH) for key in table.properties):
-            heads |= {each.snapshot_id for each in table.snapshots() if main[:1] == [each.parent_snapshot_id]}
-        snapshots = [snapshot for at in heads if (snapshot := table.snapshot_by_id(at))]
-        return [each.snapshot_id for each in snapshots if each.summary and each.summary["added-records"]]
-
     def folder(self, name: str) -> Path:
         return local(self.table(name).location())
 
@@ -90,6 +79,13 @@ class Reader:
 
 def data_files(folder: Path) -> set[Path]:
     return set((folder / "data").rglob("*.parquet"))
+
+
+def is_whole(file: Path) -> bool:
+    """False while somebody writes it. What is in a bucket is whole, or it would not be there."""
+    if not file.exists():
+        return True
+    return file.read_bytes().endswith(b"PAR1") and file.stat().st_size > len(b"PAR1")
 
 
 def local(location: str) -> Path:

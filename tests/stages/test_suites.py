@@ -72,8 +72,8 @@ class Hasty:
 
     tree, field = staticmethod(JSON.tree), staticmethod(JSON.field)
 
-    def columns(self, values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> Any:
-        return self.spoilt(*JSON.columns(values, columns))
+    def columns(self, values: pa.BinaryArray, columns: Sequence[ColumnPlan], *, drops: bool = False) -> Any:
+        return self.spoilt(*JSON.columns(values, columns, drops=drops))
 
     def spoilt(self, data: Any, sound: Any) -> Any:
         return data, sound

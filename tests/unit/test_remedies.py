@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from errno import ENOSPC
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -48,6 +49,7 @@ OURS: Mapping[type[LakehouseError], Remedy] = {
 CATALOGS: Mapping[type[CatalogError], type[LakehouseError]] = {
     catalog.Unreachable: TryAgain,
     catalog.FilesUnreachable: TryAgain,
+    catalog.FilesUnwritable: TryAgain,
     catalog.ClocksDiffer: TryAgain,
     catalog.OutcomeUnknown: TryAgain,
     catalog.Conflict: TryAgain,
@@ -78,6 +80,7 @@ OTHERS: tuple[Exception, ...] = (
     Py4JNetworkError("x"),
     ConnectionError("x"),
     ConnectionResetError("x"),
+    OSError(ENOSPC, "x"),
 )
 
 

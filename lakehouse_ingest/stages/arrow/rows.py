@@ -61,6 +61,8 @@ class RowBuilder:
         self._fitter, self._shaper = Fitter(route), Shaper(route.plan)
         self._typed = reading(form, route.plan.columns)
         self._fields = [pa.field(each.field, wire_type(each)) for each in route.plan.columns]
+        # Declared columns without a contract: fields without a column are dropped.
+        self._drops = route.plan.aside is None and route.following is None and not route.refused
         self._fast = form if isinstance(form, ColumnarFormat) and route.plan.columns else None
 
     def rows(self, records: Records) -> Shaped:
@@ -73,7 +75,7 @@ class RowBuilder:
         everything = pc.cumulative_sum(pa.repeat(1, len(records)), start=-1)  # from 0 on; a range of Python costs more
         if self._fast is None:
             return self._exactly(records, everything)
-        data, sound = self._fast.columns(values, self._columns)
+        data, sound = self._fast.columns(values, self._columns, drops=self._drops)
         if pc.all(sound, skip_nulls=False).as_py():
             return Decoded(records, data, everything)
         odd = self._exactly(records, pc.indices_nonzero(pc.invert(pc.fill_null(sound, fill_value=False))))

@@ -59,8 +59,9 @@ class TestFileNames:
     @pytest.mark.parametrize(
         "pipeline", ["sensors", "a-e1-b2", "größe/ä b%2F", "e7-b1-s1-a1-0123456789abcdef-00000.parquet"]
     )
-    def test_are_read_back(self, pipeline: str) -> None:
-        names = FileNames(pipeline, 7, 42, 3, 1)
+    @pytest.mark.parametrize("share", [3, -1])  # the driver's own are written for no share
+    def test_are_read_back(self, pipeline: str, share: int) -> None:
+        names = FileNames(pipeline, 7, 42, share, 1)
         assert FileNames.of(f"s3://bucket/data/day=1/{names.stem()}-00012.parquet") == names
 
     @pytest.mark.parametrize(

@@ -39,11 +39,14 @@ class ArrowFormat(Protocol):
 class ColumnarFormat(ArrowFormat, Protocol):
     """A format with a fast decoder as well."""
 
-    def columns(self, values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> tuple[pa.StructArray, pa.BooleanArray]:
+    def columns(
+        self, values: pa.BinaryArray, columns: Sequence[ColumnPlan], *, drops: bool = False
+    ) -> tuple[pa.StructArray, pa.BooleanArray]:
         """The fields of the columns, in the `wire` types, and which records are sound.
 
         Sound means: the exact decoder and `fitting` would give the same values, and the record holds nothing that the
-        columns don't take. The values of other records don't matter. Each value has its entry in both results.
+        columns don't take. With `drops` it may have more fields, which are dropped. The values of other records don't
+        matter. Each value has its entry in both results.
         """
 
 

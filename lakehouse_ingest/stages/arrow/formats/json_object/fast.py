@@ -24,23 +24,26 @@ EVERY = 64
 NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (DIGITS // EVERY))
 
 
-def columns(values: pa.BinaryArray, columns: Sequence[ColumnPlan]) -> tuple[pa.StructArray, pa.BooleanArray]:
+def columns(
+    values: pa.BinaryArray, columns: Sequence[ColumnPlan], *, drops: bool = False
+) -> tuple[pa.StructArray, pa.BooleanArray]:
     """The fields of the columns, in their wire types, and which records are sound."""
-    return _decoder(tuple(columns)).read(values)
+    return _decoder(tuple(columns), drops).read(values)
 
 
 @lru_cache(maxsize=256)
-def _decoder(columns: tuple[ColumnPlan, ...]) -> "Decoder":
-    return Decoder(columns)
+def _decoder(columns: tuple[ColumnPlan, ...], drops: bool) -> "Decoder":  # noqa: FBT001 - a key of the cache
+    return Decoder(columns, drops=drops)
 
 
 class Decoder:
     """Decodes records to these columns, and learns what they look like."""
 
-    def __init__(self, columns: Sequence[ColumnPlan]) -> None:
+    def __init__(self, columns: Sequence[ColumnPlan], *, drops: bool = False) -> None:
         kinds = {each.field: wire_type(each) for each in columns}
         self._type = pa.struct(list(kinds.items()))
-        self._fields = Fields({field: (kind, node_of(kind)) for field, kind in kinds.items()})
+        fields = {field: (kind, node_of(kind, drops=drops)) for field, kind in kinds.items()}
+        self._fields = Fields(fields, drops=drops)
         self._json: msgspec.json.Decoder[Any] | None = None
 
     def read(self, values: pa.BinaryArray) -> tuple[pa.StructArray, pa.BooleanArray]:

@@ -51,8 +51,8 @@ class Node(Protocol):
         """Prepare for values like this one. Returns whether anything changed."""
 
 
-def node_of(kind: pa.DataType) -> Node:  # noqa: PLR0911 - one for each kind
-    """The node for a wire type."""
+def node_of(kind: pa.DataType, *, drops: bool = False) -> Node:  # noqa: PLR0911 - one for each kind
+    """The node for a wire type. `drops`: objects may have other fields, and these are dropped."""
     if pa.types.is_string(kind):
         return Text()
     if kind == INSTANT:
@@ -60,11 +60,11 @@ def node_of(kind: pa.DataType) -> Node:  # noqa: PLR0911 - one for each kind
     if pa.types.is_decimal(kind):
         return Digits(kind)
     if pa.types.is_struct(kind):
-        return Fields({each.name: (each.type, node_of(each.type)) for each in kind})
+        return Fields({each.name: (each.type, node_of(each.type, drops=drops)) for each in kind}, drops=drops)
     if pa.types.is_list(kind):
-        return Items(kind, node_of(kind.value_type))
+        return Items(kind, node_of(kind.value_type, drops=drops))
     if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
-        return Entries(kind, node_of(kind.item_type))
+        return Entries(kind, node_of(kind.item_type, drops=drops))
     # Of a type that is not known here only nulls are read. The reference decoder reads all records with other values.
     return Plain(kind, PLAIN.get(kind, type(None)))
 
@@ -172,7 +172,8 @@ def _whole(value: Any) -> bytes | None:
 class Fields:
     """An object with known fields. They are attributes with names of ours, because a key may be any text."""
 
-    def __init__(self, fields: dict[str, tuple[pa.DataType, Node]]) -> None:
+    def __init__(self, fields: dict[str, tuple[pa.DataType, Node]], *, drops: bool = False) -> None:
+        self._drops = drops
         self.nodes = {name: node for name, (_, node) in fields.items()}
         self._kinds = [pa.field(name, kind) for name, (kind, _) in fields.items()]
         self._names = {name: f"f{number}" for number, name in enumerate(fields) if can_be_expected(name)}
@@ -196,7 +197,8 @@ class Fields:
         return made
 
     def _python_of(self, name: str) -> Any:
-        return self.nodes[name].python() if name in self.nodes else NOTHING
+        other = Any if self._drops else NOTHING
+        return self.nodes[name].python() if name in self.nodes else other
 
     def of(self, name: str, objects: Sequence[Any]) -> Sequence[Any]:
         """The values of one field."""
@@ -223,14 +225,14 @@ class Fields:
         for name, each in value.items() if isinstance(value, dict) else ():
             if name in self.nodes:
                 change |= self.nodes[name].learn(each)
-            elif name not in self._spare and not holds(each) and can_be_expected(name):
+            elif name not in self._spare and (self._drops or not holds(each)) and can_be_expected(name):
                 change |= self._expect(name)
             if name in self.nodes or name in self._spare:
                 self._order.setdefault(name)
         return change
 
     def _expect(self, name: str) -> bool:
-        """Expect a field without a column, as long as it holds nothing."""
+        """Expect a field without a column: as long as it holds nothing, or whatever it holds if it is dropped."""
         if len(self._spare) == MOST_SPARE:
             return False
         self._spare[name] = f"s{len(self._spare)}"

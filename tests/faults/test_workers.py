@@ -1,0 +1,93 @@
+"""Python workers of Spark that are killed, as for their memory: their batch is repeated, and the reason is told."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from signal import SIGKILL, SIGTERM
+from uuid import uuid4
+
+import pytest
+
+from lakehouse_ingest.fail_points import VARIABLE, FailPoint
+from tests.services.feeding import fill
+from tests.services.ingesting import Bench
+from tests.services.kafka import create_topic
+from tests.services.pipelines import STARTING, Pipelines, Running, arguments, descendants, settings_text, until
+from tests.services.readers import Reader
+
+pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(400)]
+
+EVENTS, PARTITIONS, AT_ONCE = 12_000, 2, 2_000
+SENTENCE = "a Python worker of Spark ended in the middle of its work"
+
+
+@pytest.fixture
+def topic(broker: str) -> str:
+    name = f"workers_{uuid4().hex[:8]}"
+    create_topic(broker, name, PARTITIONS)
+    fill(broker, name, EVENTS, PARTITIONS)
+    return name
+
+
+def all_once(reader: Reader, events: int) -> bool:
+    found = reader.by_pyiceberg("events", "dead_letters")
+    assert set(found.values()) <= {1}
+    return len(found) == events
+
+
+def test_workers_that_die_again_and_again_keep_nothing_from_landing(
+    topic: str, bench: Bench, pipelines: Pipelines
+) -> None:
+    """Each at its third share. By then it has written the rows of others, which have landed or are written again."""
+    settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
+    running = pipelines.start(settings, "--until-latest", environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
+    assert running.wait(300) == 0, running.tail()
+    told = running.events("retrying")
+    assert told
+    assert {SENTENCE in each["error"] for each in told} == {True}, told
+    reader = Reader(bench.uri, topic)
+    assert all_once(reader, EVENTS)
+    assert reader.by_duckdb("events", "dead_letters") == reader.by_pyiceberg("events", "dead_letters")
+
+
+def a_worker(running: Running) -> list[int]:
+    return running.workers()
+
+
+def their_parent(running: Running) -> list[int]:
+    """Which imports for all."""
+    children = [pid for pid in descendants(running.jvm()) if b"lakehouse_ingest.pipeline.python_daemon" in arguments(pid)]
+    return [pid for pid in children if pid not in running.workers()]
+
+
+def planner(running: Running) -> list[int]:
+    """Which asks us for the offsets of batches."""
+    return [pid for pid in descendants(running.jvm()) if b"python_streaming_source_runner" in arguments(pid)]
+
+
+VICTIMS: tuple[Callable[[Running], list[int]], ...] = (a_worker, their_parent, planner)
+
+
+def test_whichever_process_is_killed_between_or_in_batches_the_pipeline_goes_on(
+    topic: str, bench: Bench, pipelines: Pipelines
+) -> None:
+    settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
+    running, reader, events = pipelines.start(settings), Reader(bench.uri, topic), EVENTS
+    for victims in VICTIMS:
+        running.wait_for("batch_landed", len(running.events("batch_landed")) + 1)
+        for idle in (False, True):
+            if idle:
+                assert until(lambda: all_once(reader, events), STARTING, 0.5), running.tail()  # noqa: B023
+            assert until(lambda: bool(victims(running)), 60), running.tail()  # noqa: B023
+            for pid in victims(running):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, SIGKILL)
+            events += fill(bench.broker, topic, EVENTS, PARTITIONS)
+        assert until(lambda: all_once(reader, events), STARTING, 0.5), running.tail()  # noqa: B023
+    told = [each["error"] for each in running.events("retrying")]
+    print("\n".join(told))
+    running.send(SIGTERM)
+    assert running.wait() == 0, running.tail()
+    assert all(SENTENCE in each for each in told)
+    assert until(lambda: not running.family(), 20), "a child was left behind"
+    assert reader.by_duckdb("events", "dead_letters") == reader.by_pyiceberg("events", "dead_letters")
