@@ -15,7 +15,6 @@ from catalog.abilities import Abilities, probe
 from catalog.arrow import arrow_type, columns_of
 from catalog.branches import drop_branches, open_branch
 from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
-from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
 from catalog.contracts import FOLLOW, Contract, Rule
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles, table_files
@@ -61,7 +60,7 @@ from catalog.planning import Plan, evolved, plan
 from catalog.probes import probe_table, write_and_read
 from catalog.registration import create_table, load, load_for_engines, names_in, set_properties
 from catalog.retries import retrying
-from catalog.rewriting import RowChange, rewrite_rows, rows_with
+from catalog.rewriting import REWRITTEN_FORMAT, RowChange, rewrite_rows, rows_with
 from catalog.specs import Column, Connection, Partition, Snapshot, Sort, TableSpec, TableState
 from catalog.table_inspection import Inspection, inspect
 from catalog.table_reader import HeadFile, Pinned, pin, rows_since
@@ -69,7 +68,7 @@ from catalog.typenames import bare, canonical, fields_of, parse_type
 
 __all__ = [
     "FOLLOW",
-    "WRITTEN_FORMAT",
+    "REWRITTEN_FORMAT",
     "Abilities",
     "Add",
     "Attempts",

@@ -12,7 +12,6 @@ from pyiceberg.table import Table
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import (
     MAIN,
-    WRITTEN_FORMAT,
     Updates,
     append_onto_main,
     drop_ref,
@@ -25,7 +24,6 @@ from catalog.errors import (
     BranchesRefused,
     BranchExists,
     OutcomeUnknown,
-    RequestRefused,
 )
 from catalog.specs import TableState
 
@@ -65,11 +63,6 @@ def _head_for_branch(
     """Point the branch to main's head; in a table without snapshots, to an empty one that is written for it."""
     if (at := state.main or _empty(state, drop)) is not None:
         return (set_branch(branch, at),)
-    if state.format_version > WRITTEN_FORMAT:
-        raise RequestRefused(
-            f"{state.name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
-            " written from here: insert a row with another engine, or make it of version 2"
-        )
     with client.calling(f"opening branch {branch} of table {state.name}"):
         empty = append_onto_main(table, (), {})
     return (*empty.updates, set_branch(branch, empty.snapshot))

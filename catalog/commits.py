@@ -25,12 +25,11 @@ from pyiceberg.table.update import (
 
 from catalog.connection import CatalogClient
 from catalog.conversions import state_from
-from catalog.errors import Conflict, FormatUnwritable, TableMissing
+from catalog.errors import Conflict, TableMissing
 from catalog.pyiceberg_internals import append_onto_head, metadata_files, uncommitted_snapshot
 from catalog.specs import TableState
 
 MAIN = "main"
-WRITTEN_FORMAT = 2  # the newest format whose manifests pyiceberg can write
 LONGEST_AGE_MS = 2**63 - 1  # the longest that Iceberg can express
 Updates = tuple[TableUpdate, ...]
 Requirements = tuple[TableRequirement, ...]
@@ -99,19 +98,6 @@ def properties_update(given: Mapping[str, str]) -> Updates:
     return (SetPropertiesUpdate(updates=dict(given)),) if given else ()
 
 
-def check_writable(table: Table) -> None:
-    """Refuse a table in a format whose snapshots can't be written from here.
-
-    pyiceberg 0.12 would write the data files, and then fail in the middle with a plain ValueError ("Cannot write
-    manifest for table version: 3").
-    """
-    if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise FormatUnwritable(
-            f"{'.'.join(table.name())} has format version {version}, and snapshots of that are made by engines only:"
-            f" use a table of version {WRITTEN_FORMAT}"
-        )
-
-
 @dataclass(frozen=True)
 class Append:
     """A snapshot on top of main that no branch points to yet."""
@@ -127,7 +113,6 @@ def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[s
     The manifests stay even if the commit is refused. The refusal may answer a repeated request whose first one took
     effect, and a snapshot without its manifests breaks the table. Orphaned files are a task of maintenance.
     """
-    check_writable(table)
     producer = append_onto_head(table, summary)
     for file in files:
         producer.append_data_file(file)

@@ -80,8 +80,8 @@ def land(
     `attempts` says afterwards which snapshot took effect. It did so even if others have rolled main back by then.
 
     Raises BranchGone or FenceMoved if the fence is not where it was left, TableReplaced if the table is another one,
-    LayoutMoved if the files were written for another schema or partition layout, and FormatUnwritable. A try may then
-    still take effect, so whoever goes on with the batch hands over the same `attempts`.
+    and LayoutMoved if the files were written for another schema or partition layout. A try may then still take effect,
+    so whoever goes on with the batch hands over the same `attempts`.
     """
     # Each try binds its own: pyiceberg writes into those that it is given.
     listed = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files])
