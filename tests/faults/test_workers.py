@@ -56,7 +56,9 @@ def a_worker(running: Running) -> list[int]:
 
 def their_parent(running: Running) -> list[int]:
     """Which imports for all."""
-    children = [pid for pid in descendants(running.jvm()) if b"lakehouse_ingest.pipeline.python_daemon" in arguments(pid)]
+    children = [
+        pid for pid in descendants(running.jvm()) if b"lakehouse_ingest.pipeline.python_daemon" in arguments(pid)
+    ]
     return [pid for pid in children if pid not in running.workers()]
 
 
