@@ -76,18 +76,12 @@ def land(
 ) -> TableState:
     """Commit the files upon main's head; refused, the same files go upon the next head.
 
-        `decide` gets the table before each try and returns the summary; what it raises ends the tries. Files may be none.
-        `attempts` says afterwards which snapshot took effect. It did so even if others have rolled main back by then.
+    `decide` gets the table before each try and returns the summary; what it raises ends the tries. Files may be none.
+    `attempts` says afterwards which snapshot took effect. It did so even if others have rolled main back by then.
 
-        Raises BranchGone or FenceMoved if the fence is not where it was left, TableReplaced if the table is another one,
-    <<<<<<< HEAD
-        and LayoutMoved if the files were written for another schema or partition layout. A try may then still take effect,
-        so whoever goes on with the batch hands over the same `attempts`.
-    =======
-        LayoutMoved if the files were written for another schema or partition layout, CodeRefused if engines could not open
-        the table, and FormatUnwritable. A try may then still take effect, so whoever goes on with the batch hands over the
-        same `attempts`.
-    >>>>>>> 85722766b76465bb044851f4463a7127b11947cc
+    Raises BranchGone or FenceMoved if the fence is not where it was left, TableReplaced if the table is another one,
+    LayoutMoved if the files were written for another schema or partition layout, and CodeRefused if engines could not
+    open the table. A try may then still take effect, so whoever goes on with the batch hands over the same `attempts`.
     """
     # Each try binds its own: pyiceberg writes into those that it is given.
     listed = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files])

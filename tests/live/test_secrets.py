@@ -49,9 +49,10 @@ def planted(kind: str) -> str:
 
 def look(rows: pa.Table) -> pa.Table:
     """A transform, for within a task its frames can be seen. What they show, tools that report errors send along."""
-    said, frame = [str(rows.schema)], sys._getframe()
-    while frame := frame.f_back:
+    said, frame = [str(rows.schema)], sys._getframe().f_back
+    while frame is not None:
         said.append(repr(frame.f_locals))
+        frame = frame.f_back
     show("\n".join(said))
     return rows
 
