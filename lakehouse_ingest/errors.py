@@ -14,8 +14,8 @@ A bad record is never an error: it is a value in the `fault` column.
 
 The type of a failure decides what happens next. There are four cases:
 
-    retry        TryAgain, and whatever Spark, py4j, sockets and disks raise, unless the source recognises it. `Stream.run`
-                 starts again from the tables, waits longer each time, and gives up after `retry.limit`.
+    retry        TryAgain, and whatever Spark, py4j, sockets and disks raise, unless the source recognises it.
+                 `Stream.run` starts again from the tables, waits longer each time, and gives up after `retry.limit`.
     reconcile    A commit whose outcome is unknown, or that another commit preceded (`catalog.OutcomeUnknown`,
                  `catalog.Conflict`). We look the commit up, and repeat it with the same files. If that can't settle
                  it, we retry: the next start reads the outcome from the tables.

@@ -16,6 +16,7 @@ DISK = re.compile(
     r".*?\bat (?:\S+/)?org\.apache\.spark\.",
     re.DOTALL,
 )
+WORKER = "Python worker exited unexpectedly"
 DISK_REFUSES = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
@@ -51,6 +52,14 @@ def of_disk(failure: BaseException, said: str, scratch: Path) -> TryAgain | None
     if isinstance(failure, OSError) and failure.errno in DISK_REFUSES:
         return of_scratch(failure.strerror or str(failure), scratch)
     return of_scratch(found["why"], scratch) if (found := DISK.search(said)) else None
+
+
+def of_worker(said: str) -> TryAgain | None:
+    """Says that the process of a task is gone. Spark advises to find out where its Python was, which tells nothing."""
+    if WORKER not in said:
+        return None
+    advice = "see the system's log, and allow more memory, or set a smaller `max_records`"
+    return TryAgain(f"a Python worker of Spark ended in the middle of its work, or was killed for its memory; {advice}")
 
 
 def of_scratch(why: str, scratch: Path) -> TryAgain:

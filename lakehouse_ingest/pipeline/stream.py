@@ -143,7 +143,8 @@ class Stream:
         if isinstance(failure, LakehouseError):
             return failure
         text = f"{spark_errors.whole(failure)}\n{causes}"
-        found = spark_errors.of_disk(failure, text, self.scratch) or TryAgain(spark_errors.first_line(text))
+        known = spark_errors.of_disk(failure, text, self.scratch) or spark_errors.of_worker(text)
+        found = known or TryAgain(spark_errors.first_line(text))
         found.__cause__ = failure
         return found
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 
-from lakehouse_ingest.environment.spark_errors import of_disk
+from lakehouse_ingest.environment.spark_errors import of_disk, of_worker
 from lakehouse_ingest.errors import LONGEST
 
 FAILURE = Py4JError("the text is beside it")
@@ -50,3 +50,11 @@ def test_what_is_no_disk_is_not_explained(tmp_path: Path) -> None:
     assert (
         of_disk(FAILURE, "java.lang.IllegalStateException: something else\n\tat org.apache.spark.X", tmp_path) is None
     )
+
+
+def test_a_worker_that_is_gone_is_told_with_what_to_do() -> None:
+    said = "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting"
+    assert "ended in the middle of its work" in str(of_worker(said))
+    assert "`max_records`" in str(of_worker(said))
+    assert len(str(of_worker(said))) <= LONGEST
+    assert of_worker("java.lang.IllegalStateException: something else") is None
