@@ -6,21 +6,19 @@ create_table(client, TableSpec("iot.sensors", (Column("id", "long"), Column("at"
 today = columns_of(pyarrow.schema({"id": pyarrow.int64(), "site": pyarrow.string()}))
 found = plan(load(client, "iot.sensors"), TableSpec("iot.sensors", today))
 apply(client, "iot.sensors", found)     # + site string; found.refusals has what the table will not take
-open_branch(client, "iot.sensors", "landing_1")
-staged = append_rows(client, "iot.sensors", "landing_1", [{"id": 1}], {"batch": "1"})
-publish(client, "iot.sensors", "landing_1", staged.snapshot, staged.parent)
+state = open_branch(client, "iot.sensors", "writer_1")  # fences older writers once their branches are dropped
+ours = Expected(state.uuid, FencePosition("writer_1", state.refs["writer_1"]))
+land_rows(client, "iot.sensors", [{"id": 1}], ours, lambda state: {"batch": "1"}, Attempts())
 """
 
 from catalog.abilities import Abilities, probe
-from catalog.appends import append_published, append_rows, publish_again
 from catalog.arrow import arrow_type, columns_of
-from catalog.branches import drop_branches, open_branch, publish
+from catalog.branches import drop_branches, open_branch
 from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
-from catalog.commits import WRITTEN_FORMAT
 from catalog.connection import CatalogClient, connect
 from catalog.contracts import FOLLOW, Contract, Rule
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles, table_files
-from catalog.direct_commits import Decide, append_onto, fence, recommit_onto
+from catalog.direct_commits import Decide, append_onto, fence
 from catalog.dry_run import DryRun, Foreseen, rehearse
 from catalog.errors import (
     BranchesRefused,
@@ -62,15 +60,15 @@ from catalog.planning import Plan, evolved, plan
 from catalog.probes import probe_table, write_and_read
 from catalog.registration import create_table, load, load_for_engines, names_in, set_properties
 from catalog.retries import retrying
-from catalog.rewriting import RowChange, rewrite_rows, rows_with
-from catalog.specs import Column, Connection, Partition, Snapshot, Sort, TableSpec, TableState, UnpublishedSnapshot
+from catalog.rewriting import REWRITTEN_FORMAT, RowChange, rewrite_rows, rows_with
+from catalog.specs import Column, Connection, Partition, Snapshot, Sort, TableSpec, TableState
 from catalog.table_inspection import Inspection, inspect
 from catalog.table_reader import HeadFile, Pinned, pin, rows_since
 from catalog.typenames import bare, canonical, fields_of, parse_type
 
 __all__ = [
     "FOLLOW",
-    "WRITTEN_FORMAT",
+    "REWRITTEN_FORMAT",
     "Abilities",
     "Add",
     "Attempts",
@@ -134,13 +132,10 @@ __all__ = [
     "TableReplaced",
     "TableSpec",
     "TableState",
-    "UnpublishedSnapshot",
     "Unreachable",
     "Widen",
     "add_columns",
     "append_onto",
-    "append_published",
-    "append_rows",
     "apply",
     "arrow_type",
     "bare",
@@ -171,9 +166,6 @@ __all__ = [
     "plan",
     "probe",
     "probe_table",
-    "publish",
-    "publish_again",
-    "recommit_onto",
     "rehearse",
     "retrying",
     "rewrite_rows",

@@ -1,8 +1,8 @@
-"""A writer's branch, and its publication: every step is a compare-and-set.
+"""A writer's branch, which fences older writers: every step is a compare-and-set.
 
-A writer commits to a branch of its own and publishes by moving main to the branch's head. Main moves only if it is
-still where that snapshot was built upon, and only if the branch still exists. So a newer writer that drops the branch
-fences the older one for good. `direct_commits` does the same without branches.
+A writer opens a branch of its own, and drops those of older writers with the same commit. `landing` requires the branch
+in each commit to main. So a newer writer that drops it fences the older one for good. `direct_commits` does the same
+without branches.
 """
 
 from collections.abc import Sequence
@@ -12,31 +12,19 @@ from pyiceberg.table import Table
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import (
     MAIN,
-    WRITTEN_FORMAT,
     Updates,
     append_onto_main,
-    commit,
     drop_ref,
     forget_published,
-    is_published,
-    note_published,
     ref_is_at,
     set_branch,
 )
 from catalog.connection import CatalogClient
-from catalog.conversions import state_of
 from catalog.errors import (
     BranchesRefused,
     BranchExists,
-    BranchGone,
-    CatalogError,
-    Conflict,
-    FilesUnfit,
     OutcomeUnknown,
-    RequestRefused,
-    Unreachable,
 )
-from catalog.retries import retrying
 from catalog.specs import TableState
 
 
@@ -75,11 +63,6 @@ def _head_for_branch(
     """Point the branch to main's head; in a table without snapshots, to an empty one that is written for it."""
     if (at := state.main or _empty(state, drop)) is not None:
         return (set_branch(branch, at),)
-    if state.format_version > WRITTEN_FORMAT:
-        raise RequestRefused(
-            f"{state.name} has format version {state.format_version} and no snapshot yet, and its first one can't be"
-            " written from here: insert a row with another engine, or make it of version 2"
-        )
     with client.calling(f"opening branch {branch} of table {state.name}"):
         empty = append_onto_main(table, (), {})
     return (*empty.updates, set_branch(branch, empty.snapshot))
@@ -100,81 +83,6 @@ def drop_branches(client: CatalogClient, name: str, branches: Sequence[str]) -> 
         return ProposedCommit((), (*found, *forget_published(state, branches))) if found else None
 
     return commit_loop(client, name, "dropping branches", attempt)
-
-
-def publish(client: CatalogClient, name: str, branch: str | None, unpublished: int, parent: int | None) -> TableState:
-    """Move main from `parent` to `unpublished`, which the branch must still point to.
-
-    `branch` is None if the snapshot was written without one. Safe to repeat. After a refusal or a lost answer the table
-    is loaded again. If main's history holds the snapshot, this succeeded. If not, Conflict is raised, and BranchGone if
-    the branch was dropped. If nobody can tell, OutcomeUnknown is raised. A lost request may still arrive after a
-    Conflict. It is fenced once the branch or main has moved, and whoever publishes again looks before that. Raises
-    FilesUnfit if others have expired a snapshot that no branch kept.
-    """
-    _not_main(*_only(branch))
-    what = f"publishing {unpublished}"
-    table = client.table(name)
-    state = state_of(table)
-    if is_published(state, branch, unpublished):
-        return state
-    if branch is None:
-        _check_there(state, unpublished)
-    if unpublished in state.snapshots and not _descends(state, unpublished, parent):
-        # Main would lose what lies between, so this must not even be tried.
-        raise Conflict(f"{what} of table {name}: it was not built upon {parent}, so its files must be committed again")
-    requirements = (ref_is_at(MAIN, parent), *(ref_is_at(ref, unpublished) for ref in _only(branch)))
-    try:
-        updates = (set_branch(MAIN, unpublished), *(note_published(ref, unpublished) for ref in _only(branch)))
-        return commit(client, table, what, requirements, updates)
-    except (Conflict, OutcomeUnknown) as failure:
-        # After a refusal too: a proxy that repeats a request passes on the refusal of the second one.
-        return _settled(client, name, branch, unpublished, failure)
-    except RequestRefused:
-        if branch is None:
-            _check_there(client.state(name), unpublished)
-        raise
-
-
-def _only(branch: str | None) -> tuple[str, ...]:
-    return () if branch is None else (branch,)
-
-
-def _check_there(state: TableState, unpublished: int) -> None:
-    if unpublished not in state.snapshots:
-        raise FilesUnfit(
-            f"publishing {unpublished} of table {state.name}: others have expired it before it was published"
-        )
-
-
-def _descends(state: TableState, unpublished: int, parent: int | None) -> bool:
-    return parent is None or any(snapshot.id == parent for snapshot in state.lineage(unpublished))
-
-
-def _settled(
-    client: CatalogClient, name: str, branch: str | None, unpublished: int, failure: CatalogError
-) -> TableState:
-    state = _looked_up(client, name, failure)
-    if is_published(state, branch, unpublished):
-        client.settled(name)
-        return state
-    if branch is None and state.contains(unpublished) is None:
-        raise OutcomeUnknown(
-            f"{failure}; nobody can tell whether main holds it, for others have expired that part of main's history"
-        ) from failure
-    if branch is not None and branch not in state.refs:
-        raise BranchGone(
-            f"publishing {unpublished} of table {name}: branch {branch} does not exist any more"
-        ) from failure
-    if isinstance(failure, Conflict):
-        raise failure
-    raise Conflict(f"{failure}; main does not hold it") from failure
-
-
-def _looked_up(client: CatalogClient, name: str, failure: CatalogError) -> TableState:
-    try:
-        return retrying(Unreachable)(client.state, name)
-    except Unreachable as silence:
-        raise OutcomeUnknown(f"{failure}; and looking it up: {silence}") from failure
 
 
 def _not_main(*branches: str) -> None:

@@ -25,12 +25,11 @@ from pyiceberg.table.update import (
 
 from catalog.connection import CatalogClient
 from catalog.conversions import state_from
-from catalog.errors import Conflict, FormatUnwritable, TableMissing
+from catalog.errors import Conflict, TableMissing
 from catalog.pyiceberg_internals import append_onto_head, metadata_files, uncommitted_snapshot
 from catalog.specs import TableState
 
 MAIN = "main"
-WRITTEN_FORMAT = 2  # the newest format whose manifests pyiceberg can write
 LONGEST_AGE_MS = 2**63 - 1  # the longest that Iceberg can express
 Updates = tuple[TableUpdate, ...]
 Requirements = tuple[TableRequirement, ...]
@@ -84,23 +83,10 @@ def drop_ref(ref: str) -> TableUpdate:
     return RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
 
 
-def note_published(branch: str, snapshot: int) -> TableUpdate:
-    """Write into the table's properties what was published from the branch, with the commit that moves main."""
-    return SetPropertiesUpdate(updates={_note_key(branch): str(snapshot)})
-
-
 def forget_published(state: TableState, branches: Iterable[str]) -> Updates:
     """Remove the notes about these branches, if there are any."""
     known = [name for name in map(_note_key, branches) if name in state.properties]
     return (RemovePropertiesUpdate(removals=known),) if known else ()
-
-
-def is_published(state: TableState, branch: str | None, snapshot: int) -> bool:
-    """Whether main holds the snapshot of the branch; if main's history was expired, the note tells."""
-    found = state.contains(snapshot)
-    if found is None and branch is not None:
-        return state.properties.get(_note_key(branch)) == str(snapshot)
-    return bool(found)
 
 
 def _note_key(branch: str) -> str:
@@ -110,19 +96,6 @@ def _note_key(branch: str) -> str:
 def properties_update(given: Mapping[str, str]) -> Updates:
     """Set these properties of the table and leave the others as they are."""
     return (SetPropertiesUpdate(updates=dict(given)),) if given else ()
-
-
-def check_writable(table: Table) -> None:
-    """Refuse a table in a format whose snapshots can't be written from here.
-
-    pyiceberg 0.12 would write the data files, and then fail in the middle with a plain ValueError ("Cannot write
-    manifest for table version: 3").
-    """
-    if (version := table.metadata.format_version) > WRITTEN_FORMAT:
-        raise FormatUnwritable(
-            f"{'.'.join(table.name())} has format version {version}, and snapshots of that are made by engines only:"
-            f" use a table of version {WRITTEN_FORMAT}"
-        )
 
 
 @dataclass(frozen=True)
@@ -140,7 +113,6 @@ def append_onto_main(table: Table, files: Sequence[DataFile], summary: Mapping[s
     The manifests stay even if the commit is refused. The refusal may answer a repeated request whose first one took
     effect, and a snapshot without its manifests breaks the table. Orphaned files are a task of maintenance.
     """
-    check_writable(table)
     producer = append_onto_head(table, summary)
     for file in files:
         producer.append_data_file(file)

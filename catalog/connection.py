@@ -91,9 +91,13 @@ class CatalogClient:
     def state_for_engines(self, name: str) -> TableState:
         """Load a table before an engine opens it; CodeRefused if the engine would load code that the table names."""
         state = self.state(name)
-        named = {key: text for key, text in state.properties.items() if key == LOCATION_PROVIDER}
-        refuse_code(named, self.pyiceberg.properties, f"table {name}")
+        self.refuse_code(state)
         return state
+
+    def refuse_code(self, state: TableState) -> None:
+        """Raise CodeRefused if an engine that opens the table would load code that the table names."""
+        named = {key: text for key, text in state.properties.items() if key == LOCATION_PROVIDER}
+        refuse_code(named, self.pyiceberg.properties, f"table {state.name}")
 
 
 def connect(connection: Connection, settled: Callable[[str], None] = lambda _table: None) -> CatalogClient:

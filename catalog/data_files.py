@@ -21,6 +21,7 @@ from pyiceberg.typedef import Record
 from catalog.class_names import without_code
 from catalog.connection import CatalogClient
 
+_STORES = ("s3.", "gcs.", "adls.", "hdfs.", "client.")  # what a store's properties begin with
 _NAME = re.compile(
     r"(?:.*/)?(?P<pipeline>[^/]+)-e(?P<epoch>\d+)-b(?P<batch>\d+)-s(?P<share>-?\d+)-a(?P<attempt>\d+)"
     r"-[0-9a-f]{16}-\d{5,}\.parquet"
@@ -68,12 +69,16 @@ class TableFiles:
     properties: Mapping[str, str]
     io_properties: Mapping[str, str] = field(repr=False)  # they may hold credentials
     hidden_keys: str  # a pattern of the properties whose values are shown nowhere
+    are_vended: bool = False  # the catalog has given credentials for the files, which end some day
 
     @classmethod
     def of(cls, client: CatalogClient, table: Table) -> "TableFiles":
         """Describe a table as it was loaded; class names that its properties or the catalog give are left out."""
         name = ".".join(table.name())
-        io = without_code(table.io.properties, client.pyiceberg.properties, f"table {name}")
+        own = client.pyiceberg.properties
+        io = without_code(table.io.properties, own, f"table {name}")
+        # What is no text has been set by us. The rest, such as the catalog's token, is of use to its client alone.
+        stores = {key: text for key, text in io.items() if isinstance(text, str) and key.startswith(_STORES)}
         return cls(
             name=name,
             uuid=str(table.metadata.table_uuid),
@@ -84,9 +89,9 @@ class TableFiles:
             spec_id=table.spec().spec_id,
             order_json=table.sort_order().model_dump_json(),
             properties={key: value for key, value in table.properties.items() if key.startswith("write.")},
-            # What is no text has been set by us, and is of use to the catalog's client alone.
-            io_properties={key: text for key, text in io.items() if isinstance(text, str)},
+            io_properties=stores,
             hidden_keys=client.hidden_keys,
+            are_vended=any(own.get(key) != text for key, text in stores.items()),
         )
 
     @cached_property

@@ -22,7 +22,7 @@ CatalogError
     ├── BranchesRefused  the catalog allows no such branch
     ├── NamespaceRefused a namespace is missing, and the catalog will not create it
     ├── MetadataMissing  a table is registered, but its metadata file is gone: it must not be created again
-    ├── FormatUnwritable the table has a format whose snapshots only engines can write
+    ├── FormatUnwritable the table has a format whose files only engines can rewrite
     └── FilesUnfit       the table changed, so files that wait for their commit do not fit: write their rows again
         └── LayoutMoved  its schema or partition layout did; the files may still fit, see `file_fit`
 
@@ -137,7 +137,7 @@ class MetadataMissing(RequestRefused):
 
 
 class FormatUnwritable(RequestRefused):
-    """The table has a newer format than those whose snapshots pyiceberg can write."""
+    """The table has a newer format than those whose files can be rewritten from here."""
 
 
 class FilesUnfit(RequestRefused):

@@ -80,8 +80,8 @@ def land(
     `attempts` says afterwards which snapshot took effect. It did so even if others have rolled main back by then.
 
     Raises BranchGone or FenceMoved if the fence is not where it was left, TableReplaced if the table is another one,
-    LayoutMoved if the files were written for another schema or partition layout, and FormatUnwritable. A try may then
-    still take effect, so whoever goes on with the batch hands over the same `attempts`.
+    LayoutMoved if the files were written for another schema or partition layout, and CodeRefused if engines could not
+    open the table. A try may then still take effect, so whoever goes on with the batch hands over the same `attempts`.
     """
     # Each try binds its own: pyiceberg writes into those that it is given.
     listed = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files])
@@ -193,6 +193,9 @@ class _Landing:
 
         def attempt(table: Table, state: TableState) -> ProposedCommit:
             looks.check(state)
+            # No engine opens the table now, but to expire its snapshots one will. And rows that others write lie where
+            # that code says, and ours do not, so a person should know at once and not at the next start.
+            self.client.refuse_code(state)
             wanted = layout or FileLayout(state.schema_id, state.spec_id)
             _check_layout(looks, table, wanted)
             return self._proposed(table, state, wanted)

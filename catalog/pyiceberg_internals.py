@@ -6,13 +6,16 @@ this module against the new release first; no other module may touch a name with
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.avro.codecs import AvroCompressionCodec
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.catalog import TOKEN
 from pyiceberg.catalog.rest import CREDENTIAL, SNAPSHOT_LOADING_MODE, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.auth import AuthManager, NoopAuthManager
+from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import (
     ArrowAccessor,
     ArrowProjectionVisitor,
@@ -23,12 +26,24 @@ from pyiceberg.io.pyarrow import (
     _read_all_delete_files,
     schema_to_pyarrow,
 )
-from pyiceberg.manifest import FileFormat
-from pyiceberg.partitioning import PartitionKey
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    FileFormat,
+    ManifestContent,
+    ManifestFile,
+    ManifestListWriterV2,
+    ManifestWriter,
+    ManifestWriterV2,
+    PartitionFieldSummary,
+)
+from pyiceberg.partitioning import PartitionKey, PartitionSpec
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import TableVersion
 from pyiceberg.types import ListType, MapType
 from pyiceberg.utils.properties import property_as_bool
 from requests import Session
@@ -37,6 +52,7 @@ from catalog.class_names import refuse_code, without_code
 from catalog.specs import Connection
 
 _DELEGATION = "X-Iceberg-Access-Delegation"
+_NUMBERS_ROWS: Literal[3] = 3  # the format version in which each row has a number
 
 
 # -- commits: the public way sends them at once, and repeats an append upon whatever main is by then ------------------
@@ -60,11 +76,100 @@ def append_onto_head(table: Table, summary: Mapping[str, str]) -> Any:
     Small manifests are merged once there are many, unless the table says otherwise: so do engines, while pyiceberg
     waits to be asked. Each commit lists them all, and after 10,000 commits that would take 0.25 s.
     """
-    producer = _UnchangedTransaction(table).update_snapshot(dict(summary), branch=None).merge_append()
+    upon_head = _UnchangedTransaction(table)
+    if isinstance(table.metadata, TableMetadataV3):
+        return _NumberedAppend(Operation.APPEND, upon_head, table.io, snapshot_properties=dict(summary), branch=None)
+    producer = upon_head.update_snapshot(dict(summary), branch=None).merge_append()
     producer._merge_enabled = property_as_bool(  # noqa: SLF001
         table.metadata.properties, TableProperties.MANIFEST_MERGE_ENABLED, default=True
     )
     return producer
+
+
+class _NumberedAppend(_FastAppendFiles):
+    """An append to a table of format version 3. pyiceberg 0.12 reads such tables and doesn't write them.
+
+    There the list of manifests says of each data manifest which number its first row has, and the table which one is
+    free. Manifests are not merged: each file in them would need its number written out.
+    """
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        output = self.new_manifest_output()
+        return _NumberedManifest(spec, self.schema(), output, self._snapshot_id, self._compression)
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        parent = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id or 0)
+        if parent is None:
+            return []
+        # pyiceberg's own way leaves out the numbers.
+        with AvroFile[ManifestFile](
+            self._io.new_input(parent.manifest_list),
+            MANIFEST_LIST_FILE_SCHEMAS[_NUMBERS_ROWS],
+            read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+            read_enums={517: ManifestContent},
+        ) as there:
+            return [each for each in there if each.has_added_files() or each.has_existing_files()]
+
+    def _commit(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        table, manifests = self._transaction.table_metadata, self._manifests()
+        assert isinstance(table, TableMetadataV3)
+        sequence, first = table.next_sequence_number(), table.next_row_id or 0
+        name = f"snap-{self._snapshot_id}-0-{self.commit_uuid}.avro"
+        path = self._transaction._table.location_provider().new_metadata_location(name)  # noqa: SLF001
+        self._written_manifest_lists.append(path)
+        output = self._io.new_output(path)
+        with _NumberedManifests(
+            output, self._snapshot_id, self._parent_snapshot_id, sequence, self._compression, first
+        ) as listed:
+            listed.add_manifests(manifests)
+        snapshot = {
+            "snapshot-id": self._snapshot_id,
+            "parent-snapshot-id": self._parent_snapshot_id,
+            "manifest-list": path,
+            "sequence-number": sequence,
+            "summary": self._summary(self.snapshot_properties),
+            "schema-id": table.current_schema_id,
+            "first-row-id": first,
+            "added-rows": listed.free - first,
+        }
+        return (AddSnapshotUpdate(snapshot=Snapshot.model_validate(snapshot)),), ()
+
+
+class _NumberedManifest(ManifestWriterV2):
+    @property
+    def version(self) -> TableVersion:
+        return _NUMBERS_ROWS
+
+
+class _NumberedManifests(ManifestListWriterV2):
+    """Gives a number to each data manifest that has none: the new one, and those from before the table was upgraded."""
+
+    def __init__(
+        self,
+        output: OutputFile,
+        snapshot: int,
+        parent: int | None,
+        sequence: int,
+        compression: AvroCompressionCodec,
+        free: int,
+    ) -> None:
+        super().__init__(output, snapshot, parent, sequence, compression)
+        self.free = free  # the number of the next row
+        self._meta |= {"format-version": str(_NUMBERS_ROWS), "first-row-id": str(free)}
+
+    def __enter__(self) -> Self:
+        schema = MANIFEST_LIST_FILE_SCHEMAS[_NUMBERS_ROWS]
+        self._writer = AvroOutputFile(self._output_file, schema, "manifest_file", schema, self._meta)
+        self._writer.__enter__()
+        return self
+
+    def prepare_manifest(self, manifest_file: ManifestFile) -> ManifestFile:
+        prepared = super().prepare_manifest(manifest_file)
+        *values, number = [*prepared._data, None][: len(MANIFEST_LIST_FILE_SCHEMAS[_NUMBERS_ROWS].fields)]  # noqa: SLF001
+        if number is None and prepared.content == ManifestContent.DATA:
+            number = self.free
+            self.free += (prepared.added_rows_count or 0) + (prepared.existing_rows_count or 0)
+        return ManifestFile(*values, number)
 
 
 def uncommitted_snapshot(producer: Any) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:

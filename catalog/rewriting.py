@@ -14,14 +14,16 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
 from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import MAIN, check_writable, ref_is_at
+from catalog.commits import MAIN, ref_is_at
 from catalog.connection import CatalogClient
 from catalog.direct_commits import Decide
-from catalog.errors import RequestRefused
+from catalog.errors import FormatUnwritable, RequestRefused
 from catalog.file_rows import read_rows, write_rows
 from catalog.pyiceberg_internals import uncommitted_snapshot
 from catalog.retries import MANY
 from catalog.specs import TableState
+
+REWRITTEN_FORMAT = 2  # the newest one: in later ones a row has a number, which it has to keep
 
 RowChange = Callable[[pa.Table], tuple[pa.Table, int] | None]
 """Gets all live rows of a file, and returns them in the same columns with the number of those that it changed.
@@ -72,7 +74,11 @@ class _Rewriting:
         return found is not None
 
     def attempt(self, table: Table, state: TableState) -> ProposedCommit | None:
-        check_writable(table)
+        if (version := table.metadata.format_version) > REWRITTEN_FORMAT:
+            raise FormatUnwritable(
+                f"{self.what}: it has format version {version}, whose files only engines can rewrite: use one of"
+                f" version {REWRITTEN_FORMAT}"
+            )
         with self.client.calling(self.what):
             tasks = _tasks(table)
         if (files := self._landed_and_expired(tasks)) is not None:

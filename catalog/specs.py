@@ -169,14 +169,6 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class UnpublishedSnapshot:
-    """A snapshot that waits for its publication, and the head of main that it was built upon."""
-
-    snapshot: int
-    parent: int | None
-
-
-@dataclass(frozen=True)
 class TableState:
     """A table as it was at one moment."""
 

@@ -47,8 +47,8 @@ def _of_its_shape(state: TableState) -> Iterator[str]:
         yield f"it has format version {state.format_version}: single rows can't be deleted from it"
     if state.format_version > _USUAL_VERSION:
         yield (
-            f"it has format version {state.format_version}: its shape can be changed from here and branches published,"
-            " but rows are written by engines only, and what was refused is written by them again"
+            f"it has format version {state.format_version}: rows are added from here, but only engines rewrite its"
+            " files or merge its manifests"
         )
     if always := [path for path, field, _ in columns_in(struct_of(state.columns)) if field.required]:
         yield f"rows need a value in {', '.join(always)}"

@@ -61,6 +61,8 @@ TUNED = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.shuffle.partitions": "8",  # of Iceberg's actions
+    # What tasks are told may hold credentials. Beyond this size pyspark would write it to a file.
+    "spark.broadcast.UDFCompressionThreshold": str(2**31 - 1),
     "spark.python.daemon.module": "lakehouse_ingest.pipeline.python_daemon",  # imports once for all workers
 }
 

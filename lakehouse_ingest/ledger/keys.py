@@ -155,7 +155,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.PROPERTY,
         PUBLISHED,
-        "The snapshot that was last published from a branch. It shows whether a commit with a lost answer succeeded.",
+        "What an earlier version published last from a branch. It goes with the branch.",
         "<branch>",
     ),
     DurableKey(

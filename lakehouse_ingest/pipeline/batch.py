@@ -141,6 +141,8 @@ class BatchRunner:
         self.tables.register()
         for keeper in self.tables.keepers.values():
             keeper.begin_batch()
+        if self.opened.dead.is_stale:
+            self.opened.dead.load(self.tables.lake.files(self.opened.dead.place.table))
         ready = Ready(self.tables, self._each, partial(self.watch.stage, "plan", self.name))
         with self._span("write", tasks=len(tasks)) as span:
             reached(FailPoint.WRITING)

@@ -1,7 +1,7 @@
 """The tables of a pipeline. Only this room sends requests to the catalog."""
 
 from catalog import (
-    WRITTEN_FORMAT,
+    REWRITTEN_FORMAT,
     Add,
     Column,
     Connection,
@@ -36,7 +36,7 @@ from lakehouse_ingest.tables.turns import Turns
 # What other rooms may use.
 __all__ = [
     "FOLLOW",
-    "WRITTEN_FORMAT",
+    "REWRITTEN_FORMAT",
     "Add",
     "Column",
     "Connection",

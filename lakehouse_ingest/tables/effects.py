@@ -5,12 +5,16 @@ the tests end the process before an effect, or lose its answer. Reading has no e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import Protocol
 
 from catalog import Evolution, Partition, Plan, TableFiles, TableSpec, TableState
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.tables.position import Position, Registered
+
+
+VENDED_S = 300.0
 
 
 @dataclass
@@ -19,6 +23,15 @@ class Landing:
 
     place: Position
     files: TableFiles
+    loaded_at: float = field(default_factory=monotonic)  # when `files` were
+
+    @property
+    def is_stale(self) -> bool:
+        """True if credentials that the catalog gave us may end soon. They live for a quarter of an hour at least."""
+        return self.files.are_vended and monotonic() - self.loaded_at > VENDED_S
+
+    def load(self, files: TableFiles) -> None:
+        self.files, self.loaded_at = files, monotonic()
 
 
 class TableEffects(Protocol):

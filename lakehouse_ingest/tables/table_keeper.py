@@ -83,6 +83,8 @@ class TableKeeper:
     def begin_batch(self) -> None:
         """Forget what only one batch may not bring, and see which columns others have added since the last one."""
         self._new = 0
+        if self.landing and self.landing.is_stale:
+            self.landing.load(self._files())
         if not self.settings.columns:
             self._look_again()
         if self._plan:
@@ -195,7 +197,7 @@ class TableKeeper:
         self._plan = Planned(existing.plan_that_stands(state, self.settings), refused=refused)
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
-            self.landing.files = self._files()
+            self.landing.load(self._files())
 
     def _files(self) -> TableFiles:
         """How files are written for the table as it is now; the settings override what the table says of files."""

@@ -5,16 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from catalog import (
-    Attempts,
     CatalogClient,
-    Column,
-    Expected,
-    FileLayout,
-    FormatUnwritable,
-    TableSpec,
-    create_table,
     has_namespace,
-    land,
     names_in,
     probe,
 )
@@ -29,7 +21,8 @@ from tests.services.landings import LandingBench
 def bench(kind: Kind, lake: CatalogClient, unmade: str) -> LandingBench:
     if isinstance(kind, OfPyiceberg):
         pytest.skip("tests/unit/catalog_package/test_landing.py runs these cases on it")
-    return LandingBench(lake, unmade, formats=(2,) if Can.OLD_FORMATS in kind.cannot else (1, 2))
+    odd = [version for version, can in ((1, Can.OLD_FORMATS), (3, Can.NEW_FORMATS)) if can not in kind.cannot]
+    return LandingBench(lake, unmade, formats=(2, *odd))
 
 
 @pytest.fixture
@@ -49,12 +42,3 @@ class TestAbilities:
     def test_are_tried_in_a_namespace_that_goes_away_again(self, lake: CatalogClient) -> None:
         assert probe(lake, "lakehouse_probed").keeps_fences
         assert not has_namespace(lake, "lakehouse_probed")
-
-
-class TestTableOfFormatThree:
-    def test_is_refused_by_name(self, kind: Kind, lake: CatalogClient, unmade: str) -> None:
-        kind.needs(Can.NEW_FORMATS)
-        state = create_table(lake, TableSpec(unmade, (Column("id", "long"),), properties={"format-version": "3"}))
-        layout, expected = FileLayout(state.schema_id, state.spec_id), Expected(state.uuid, None)
-        with pytest.raises(FormatUnwritable, match="format version 3"):
-            land(lake, unmade, [], layout, expected, lambda _: {}, Attempts())

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from tests.live.test_many_tables import numbers
-from tests.services.doors import in_settings
 from tests.services.flow import LANDING, Heard
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
@@ -22,12 +21,7 @@ class TestClockAhead:
     ) -> None:
         create_topic(bench.broker, topic, 1)
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3)])
-        # On a branch main is moved without a new snapshot, and only the catalog's clock counts.
-        settings = bench.settings(
-            topic,
-            catalog={**in_settings(bench.uri), "namespace": f"ns_{topic}", "publish": "direct"},
-            retry={"first": 1},
-        )
+        settings = bench.settings(topic, retry={"first": 1})
         bench.ingest(settings)
         produce(bench.broker, topic, [(None, json.dumps({"n": n}).encode()) for n in range(3, 6)])
         pipeline, right = bench.pipeline(settings, drain=False), time.time

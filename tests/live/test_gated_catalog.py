@@ -103,9 +103,13 @@ def gated(bench: Bench, topic: str, gateway: Gateway, folder: Path) -> Make:
     return lambda **catalog: Gated(bench, topic, gateway, folder, catalog)
 
 
-def test_a_token_and_a_header_let_both_clients_in(gateway: Gateway, gated: Make) -> None:
+def test_a_token_and_a_header_let_both_clients_in(bench: Bench, gateway: Gateway, gated: Make) -> None:
+    """Spark's is needed to expire snapshots."""
     gateway.headers = {"x-plant": "seven"}
-    gated(token=gateway.token(), headers={"X-Plant": "seven"}).drain()
+    landing = gated(token=gateway.token(), headers={"X-Plant": "seven"})
+    landing.drain()
+    with spark_by(bench.spark, landing.settings):
+        bench.spark.sql(f"SHOW NAMESPACES IN {LAKE}").collect()
     assert not gateway.seen["token"]
     assert not gateway.seen["delegation asked"], "nobody had said that the catalog should give credentials"
     assert gateway.seen["pyiceberg"]

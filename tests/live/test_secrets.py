@@ -12,22 +12,23 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from signal import SIGTERM
+from threading import Thread
 from urllib.parse import quote, quote_plus
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
 from tests.services.command import Command
 from tests.services.feeding import fill
 from tests.services.kafka import create_topic
 from tests.services.otlp import OtlpReceiver
-from tests.services.pipelines import JAVA_OPTIONS, ROOT, Pipelines, Running, arguments
+from tests.services.pipelines import JAVA_OPTIONS, ROOT, Pipelines, Running, arguments, until
 from tests.services.readers import Reader
 from tests.services.surroundings import BUCKET, PREFIX, Locked, locked
 
@@ -46,16 +47,30 @@ def planted(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(8)}"
 
 
-def look(rows: DataFrame) -> DataFrame:
-    """A transform, for within the pipeline's process Spark can be asked."""
-    said = StringIO()
-    with redirect_stdout(said):
-        rows.explain(extended=True)
-    said.write(rows._jdf.queryExecution().toString())
-    said.writelines(map(str, rows.sparkSession.sql("SET").collect() + rows.sparkSession.sql("SET -v").collect()))
-    with Path(os.environ[SHOWN]).open("a") as file:
-        file.write(said.getvalue())
+def look(rows: pa.Table) -> pa.Table:
+    """A transform, for within a task its frames can be seen. What they show, tools that report errors send along."""
+    said, frame = [str(rows.schema)], sys._getframe().f_back
+    while frame is not None:
+        said.append(repr(frame.f_locals))
+        frame = frame.f_back
+    show("\n".join(said))
     return rows
+
+
+def ask_spark() -> None:
+    """Within the pipeline's process, which imports the transform, Spark can be asked for its settings."""
+    if until(lambda: SparkSession._instantiatedSession is not None, 60.0):
+        spark = SparkSession.active()
+        show("\n".join(map(str, spark.sql("SET").collect() + spark.sql("SET -v").collect())))
+
+
+def show(said: str) -> None:
+    with Path(os.environ[SHOWN]).open("a") as file:
+        file.write(said)
+
+
+if SHOWN in os.environ:
+    Thread(target=ask_spark, daemon=True).start()
 
 
 # -- searching --------------------------------------------------------------------------------------------
@@ -239,7 +254,9 @@ def test_planted_secrets_are_nowhere(tmp_path: Path, jars_folder: Path | None) -
     search.files("the settings file, the logs, what Spark showed within", home)
     search.files("the catalog's own folder", outside / "catalog")
     search.files("the working directory", ROOT, set(ROOT.glob(".*")))
-    assert "redacted" in (home / "shown.txt").read_text()
+    shown = (home / "shown.txt").read_text()
+    assert "redacted" in shown
+    assert "KafkaReader(" in shown
     assert not search.found, "\n".join(sorted(search.found))
 
 

@@ -4,8 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,8 +12,9 @@ from lakehouse_ingest.ledger.keys import MARK
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec, Turns
+from lakehouse_ingest.tables import Column, PipelineTables, TableSpec, Turns
 from tests.services.doors import connection_to, in_settings
+from tests.services.faulty import NOTHING, Faulty
 from tests.services.flow import Heard
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
@@ -57,9 +56,7 @@ def has_all(bench: Bench, topic: str, batches: int) -> None:
 
 
 @pytest.mark.parametrize("publish", ["branch", pytest.param("direct", marks=pytest.mark.long)])
-def test_streams_of_one_process_do_not_race(
-    bench: Bench, topic: str, publish: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streams_of_one_process_do_not_race(bench: Bench, topic: str, publish: str, rest_uri: str) -> None:
     """No commit is refused because of a sibling. One that is, because of a stranger, is told, and told once."""
     settings = together(bench, topic, publish=publish)
     pipeline = bench.pipeline(settings)
@@ -70,20 +67,21 @@ def test_streams_of_one_process_do_not_race(
     if publish == "direct":
         return
 
-    shared, once, real = f"ns_{topic}.shared", count(), PipelineTables.publish
+    shared = f"ns_{topic}.shared"
 
-    def beside_a_stranger(lake: PipelineTables, place: Position, *rest: Any) -> Position:
-        if place.table == shared and next(once) == 1:
-            table = bench.table(shared)
-            table.append(pa.Table.from_pylist([{"n": -1}], schema=table.schema().as_arrow()))
-        return real(lake, place, *rest)
+    def beside() -> None:
+        table = bench.table(shared)
+        table.append(pa.Table.from_pylist([{"n": -1}], schema=table.schema().as_arrow()))
 
-    monkeypatch.setattr(PipelineTables, "publish", beside_a_stranger)
     for letter in "ab":
         refill(bench, f"{topic}_{letter}")
-    pipeline = bench.pipeline(settings)
-    heard = Heard.of(pipeline)
-    pipeline.run()
+    with Faulty(rest_uri) as proxy:
+        through = settings.catalog.model_copy(update={"uri": proxy.uri})
+        stranger = proxy.fail(NOTHING, path="/tables/shared$", body='"ref-name":"main"', meanwhile=beside)
+        pipeline = bench.pipeline(settings.model_copy(update={"catalog": through}))
+        heard = Heard.of(pipeline)
+        pipeline.run()
+    assert stranger.is_over
     assert (heard.refusals, heard.retries) == ([shared], [])
     has_all(bench, topic, 2 * BATCHES)
 

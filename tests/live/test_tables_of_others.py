@@ -18,8 +18,8 @@ from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import LakehouseError, NeedsOperator
 from lakehouse_ingest.pipeline.dry_run import foresee
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import PipelineTables, Position
 from tests.services.doors import connection_to
+from tests.services.faulty import NOTHING, Faulty
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 
@@ -122,30 +122,25 @@ def _filled(bench: Bench, name: str, rows: int) -> None:
     assert [row["site"] for row in bench.spark.table(f"{LAKE}.{name}").collect()] == ["north"] * rows
 
 
-def test_a_table_of_version_3_may_have_busy_neighbours(
-    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is refused because of them can't be staged again from here: it is written again, by Spark."""
+def test_a_table_of_version_3_may_have_busy_neighbours(bench: Bench, topic: str, rest_uri: str) -> None:
+    """It may be empty, and what is refused because of them is committed again; each row has a number of its own."""
     create_topic(bench.broker, topic, 1)
     sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
     table = f"{LAKE}.ns_{topic}.others"
     sql(bench, f"CREATE TABLE {table} (n BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '3')")
-    wanted = settings(bench, topic, {"table": "others", "partition_by": []})
-    produce(bench.broker, topic, ((None, json.dumps({"n": n}).encode()) for n in range(5)))
-    with pytest.raises(LakehouseError, match="has format version 3 and no snapshot yet"):
-        bench.ingest(wanted)
-    sql(bench, f"INSERT INTO {table} (n) VALUES (-1)")
-    publish, busy = PipelineTables.publish, iter([-2, -3])
-
-    def late(lake: PipelineTables, place: Position, *more: Any) -> Position:
-        if place.table.endswith("others") and (n := next(busy, None)):
-            sql(bench, f"INSERT INTO {table} (n) VALUES ({n})")
-        return publish(lake, place, *more)
-
-    monkeypatch.setattr(PipelineTables, "publish", late)
-    bench.ingest(wanted)
-    assert next(busy, None) is None
-    assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.others")) == [-3, -2, -1, *range(5)]
+    with Faulty(rest_uri) as proxy:
+        plain = settings(bench, topic, {"table": "others", "partition_by": []})
+        through = plain.catalog.model_copy(update={"uri": proxy.uri})
+        wanted = plain.model_copy(update={"catalog": through})
+        for numbers, theirs in ((range(5), -1), (range(5, 9), -2)):
+            produce(bench.broker, topic, ((None, json.dumps({"n": n}).encode()) for n in numbers))
+            insert = partial(sql, bench, f"INSERT INTO {table} (n) VALUES ({theirs})")
+            beside = proxy.fail(NOTHING, path="/tables/others$", body='"ref-name":"main"', meanwhile=insert)
+            bench.ingest(wanted)
+            assert beside.is_over
+    rows = bench.spark.table(table).select("n", "_row_id").collect()
+    assert sorted(row["n"] for row in rows) == [-2, -1, *range(9)]
+    assert len({row["_row_id"] for row in rows} - {None}) == len(rows)
 
 
 @pytest.mark.parametrize(

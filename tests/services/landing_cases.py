@@ -194,7 +194,7 @@ class TestDidItLand:
         writer.land(2)
         assert bench.ids() == [0, 1, 2]
 
-    @pytest.mark.parametrize("version", [1, 2])
+    @pytest.mark.parametrize("version", [1, 2, 3])
     def test_request_that_arrives_late_is_refused(self, bench: LandingBench, version: int) -> None:
         if version not in bench.formats:
             pytest.skip("the catalog makes no such table")

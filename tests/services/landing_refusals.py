@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import requests
-from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 from catalog import (
@@ -17,7 +16,6 @@ from catalog import (
     Conflict,
     FenceMoved,
     FilesUnfit,
-    FormatUnwritable,
     LayoutMoved,
     OutcomeUnknown,
     TableMissing,
@@ -378,21 +376,3 @@ class TestMainAlone:
         bench.troubles.commits, bench.troubles.loads = [cut_meanwhile], [passed, cut]
         with pytest.raises(OutcomeUnknown, match="expired that part"):
             bench.writer_on_main().land(1)
-
-
-class TestFormatThree:
-    def test_is_refused_by_name(self, bench: LandingBench, writer: LandingWriter) -> None:
-        """pyiceberg writes no manifests of version 3: an engine has to."""
-        table = bench.table()
-        newer = Table(
-            table.name(),
-            table.metadata.model_copy(update={"format_version": 3}),
-            table.metadata_location,
-            table.io,
-            table.catalog,
-        )
-        files, attempts = bench.files(1), Attempts()
-        bench.troubles.loads = [behind(newer)]
-        with pytest.raises(FormatUnwritable, match="format version 3"):
-            writer.land(files=files, attempts=attempts)
-        assert (bench.troubles.sent, attempts.tries) == (0, [])

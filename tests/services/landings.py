@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
@@ -21,6 +20,7 @@ from catalog import (
     Partition,
     TableSpec,
     TableState,
+    append_onto,
     create_table,
     land,
     load,
@@ -94,10 +94,11 @@ class LandingBench:
     # -- others ---------------------------------------------------------------------------------------------
 
     def append(self, *ids: int) -> None:
-        table = self.table()
-        schema = table.schema().as_arrow()
+        there = self.table().schema().column_names
         rows = [{"id": each, "site": "foreign"} for each in ids]
-        table.append(pa.Table.from_pylist(rows, schema=schema))
+        append_onto(
+            self.others, self.name, [{name: row[name] for name in row if name in there} for row in rows], lambda _: {}
+        )
 
     def add_twins(self) -> None:
         """Two commits at once, so that the number of the next snapshot is taken as well."""
@@ -106,7 +107,8 @@ class LandingBench:
 
     def compact(self) -> None:
         table = self.table()
-        table.overwrite(table.scan().to_arrow())
+        if table.metadata.format_version < 3:
+            table.overwrite(table.scan().to_arrow())
 
     def expire(self) -> None:
         """All snapshots that no ref leads to directly, as somebody may do who keeps no history."""

@@ -15,7 +15,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages.arrow.records import Fault, Records
-from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Router, Way, only_route, refused, row_numbers
+from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Router, Way, refused, row_numbers
 from tests.stages.making import BROKEN, SmallJson, records_of
 
 KINDS = ["order", "payment", "debug", "Order", "käse", "{0}", "[x", "a b", "x" * 255]
@@ -58,20 +58,13 @@ class TestRoute:
             ({"table": "all"}, {}, Route(0)),
             ({"table": "all"}, {"topics": [], "topic_pattern": ".*"}, Route(0)),
             ({"table": "e_{topic}"}, {}, Route(0, "events")),
-            ({"table": "e_{topic}"}, {"topics": ["events", "others"]}, None),
-            ({"table": "{type}"}, {}, None),
-            ({"table": "all", "types": ["order"]}, {}, None),
-            ({"table": "all", "topics": ["events"]}, {}, None),
-            ({"table": "all"}, {"keep_types": "order"}, None),
         ],
     )
-    def test_is_known_before_any_record_if_it_is_the_only_one(
-        self, table: dict[str, Any], stream: dict[str, Any], found: Route | None
+    def test_is_that_of_all_records_if_it_is_the_only_one(
+        self, table: dict[str, Any], stream: dict[str, Any], found: Route
     ) -> None:
         known = stream_of(table, **stream)
-        assert only_route(known) == found
-        if found:
-            assert ways(Router(known, SmallJson()), typed(["order", None])) == {found: [0, 1]}
+        assert ways(Router(known, SmallJson()), typed(["order", None])) == {found: [0, 1]}
 
 
 class TestSplit:

@@ -28,7 +28,7 @@ from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.schema.columns import ColumnPlan, declared, from_table
 from lakehouse_ingest.schema.names import told_apart
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.tables import WRITTEN_FORMAT, Add, Column, PipelineTables, TableState, arrow_type, fields_of
+from lakehouse_ingest.tables import REWRITTEN_FORMAT, Add, Column, PipelineTables, TableState, arrow_type, fields_of
 from lakehouse_ingest.tables.pipeline_tables import tables_of
 
 HOW = "Give --yes to do it."
@@ -77,7 +77,7 @@ def promotion_of(lake: PipelineTables, table: str, name: str, kind: str | None) 
         raise SettingsRefused(f"there is no table {table}: --table names one of `catalog.namespace`, or namespace.name")
     if not any(each.name == RESCUED for each in state.columns):
         raise SettingsRefused(f"the table {table} has no column {RESCUED}, so no field of it was ever rescued")
-    if state.format_version > WRITTEN_FORMAT:
+    if state.format_version > REWRITTEN_FORMAT:
         raise SettingsRefused(
             f"{table} has format version {state.format_version}, whose files only engines can rewrite: fill a column"
             " of your own there, by SQL"

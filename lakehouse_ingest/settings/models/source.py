@@ -49,7 +49,7 @@ class SecuritySettings(SettingsModel):
     key: Pem | None = Field(
         examples=["client.key"],
         default=None,
-        description="Private key of the client certificate in PKCS 8, encrypted or not: a file, or the PEM text.",
+        description="Private key of the client certificate, encrypted or not: a file, or the PEM text.",
     )
     key_password: Secret | None = Field(
         examples=["…"], default=None, description="Password of the private key, if it is encrypted."

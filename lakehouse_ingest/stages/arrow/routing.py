@@ -60,15 +60,6 @@ class Routed:
         return batch if len(self.rows) == batch.num_rows else batch.take(self.rows)
 
 
-def only_route(stream: StreamSettings) -> Route | None:
-    """The route of all records, if it does not depend on the record."""
-    table, *others = stream.tables
-    many = "{topic}" in table.table and len(stream.topics) > 1
-    if others or table.topics or table.types or stream.keep_types or many or "{type}" in table.table:
-        return None
-    return Route(0, stream.topics[0] if "{topic}" in table.table else "")
-
-
 class Router:
     """The routes of one stream. It is made once and sees each chunk of records."""
 
