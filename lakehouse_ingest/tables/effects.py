@@ -13,7 +13,6 @@ from catalog import Evolution, Partition, Plan, TableFiles, TableSpec, TableStat
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.tables.position import Position, Registered
 
-
 VENDED_S = 300.0
 
 
