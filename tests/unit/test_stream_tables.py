@@ -166,7 +166,7 @@ def test_a_table_is_registered_before_the_tasks_that_write(monkeypatch: pytest.M
         raise Written
 
     monkeypatch.setattr(Passes, "outcome", outcome)
-    opened = MagicMock(tables=tables, held=MagicMock(held={}))
+    opened = MagicMock(tables=tables, held=MagicMock(held={}), dead=MagicMock(is_stale=False))
     runner = batch.BatchRunner(
         opened, STREAM, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), 2
     )
