@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, process_time
 from typing import Any
@@ -24,6 +25,7 @@ from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of
 from tests.services.kafka import create_topic, produce
+from tests.services.pipelines import descendants
 
 BATCHES, BATCH, PARTITIONS, SEED = 3, 500_000, 6, 7
 START_MS, DAY_MS = 1_750_000_000_000, 86_400_000
@@ -69,18 +71,18 @@ def events(count: int) -> Iterator[tuple[Any, ...]]:
 
 
 def cpu_seconds(*without: int) -> float:
-    """CPU of this process and its direct children so far: Spark's JVM, the broker's and the catalog's with it.
+    """CPU of this process and all below it so far: Spark's JVM, its Python workers, the broker and the catalog.
 
-    `without`: those of them that do not count.
+    `without`: processes that do not count. A worker that has ended counts with its parent.
     """
     total = process_time()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
+    for pid in descendants(os.getpid()):
+        if pid in without:
             continue
-        if int(fields[1]) == os.getpid() and int(stat.parent.name) not in without:
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with suppress(OSError):  # it has ended
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+            fields = text.rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # of the process and its ended children
     return total
 
 
