@@ -218,7 +218,8 @@ class OneStart:
 
     def _next(self, runner: BatchRunner, number: int) -> Range | None:
         """The offsets of the next batch, as soon as there is something to read. None if the query is to end."""
-        if number != runner.batches:
+        # A query that is to end may call for more batches before it does. They are skipped, and nobody counts them.
+        if number != runner.batches and not self._closing.is_set():
             raise TryAgain(f"Spark runs batch {number} of a query that has finished {runner.batches}; starting again")
         while not (self._closing.is_set() or self.of.has_enough):
             ends = self._ends()

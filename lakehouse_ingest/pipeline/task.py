@@ -36,7 +36,7 @@ from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
 from lakehouse_ingest.tables.errors import explained
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
-KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; more become a file of their own
+KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; of more, some become files
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class Part:
     counts: dict[Share, Count] = field(default_factory=dict)
     files: Sequence[DataFileReceipt] = ()
     letters: list[pa.RecordBatch] = field(default_factory=list)  # dead letters that the driver writes
+    letters_size: int = 0  # bytes of these
     letter_files: list[DataFileReceipt] = field(default_factory=list)
     samples: dict[str, Sample] = field(default_factory=dict)
     first_fault: tuple[Share, int, Fault] | None = None  # with its offset
@@ -112,6 +113,7 @@ class _Task:
         self._builders: dict[Route, RowBuilder] = {}
         self._writers: dict[Route, FileWriter | FileCounter] = {}
         self._seconds: dict[str, float] = {}
+        self._letters_size = 0  # of all ways
 
     def done(self, task: int, shares: Sequence[Share]) -> Receipt:
         try:
@@ -222,11 +224,22 @@ class _Task:
         with self._stage("write"):
             part.samples = dead_letters.newest([part.samples, dead_letters.samples(records, faults)])
             part.letters.append(dead_letters.letters(records, faults, self._work.pipeline))
-            if sum(each.nbytes for each in part.letters) > KEPT_LETTERS:
-                writer = self._writer(self._work.letters)
-                writer.write(pa.Table.from_batches(part.letters))
-                part.letters = []
-                part.letter_files += writer.close()
+            part.letters_size += part.letters[-1].nbytes
+            self._letters_size += part.letters[-1].nbytes
+            if self._letters_size > KEPT_LETTERS:
+                self._write_most_letters(self._work.letters)
+
+    def _write_most_letters(self, letters: TableFiles) -> None:
+        """Write those of the way that has most: each way has files of its own, because it may be read again."""
+        part = max(self._parts.values(), key=lambda each: each.letters_size)
+        writer = self._writer(letters)
+        writer.write(pa.Table.from_batches(part.letters))
+        part.letter_files += writer.close()
+        self._forget_letters(part)
+
+    def _forget_letters(self, part: Part) -> None:
+        self._letters_size -= part.letters_size
+        part.letters, part.letters_size = [], 0
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -260,4 +273,4 @@ class _Task:
         """Keep nothing of a route that is read again. Nobody has heard of its files yet, so they can be deleted."""
         if writer := self._writers.pop(route, None):
             writer.abandon()
-        part.letters.clear()
+        self._forget_letters(part)
