@@ -1,7 +1,7 @@
 """What a catalog enforces, tried on a table of our own: `landing` is exactly once only where all of it holds.
 
 Iceberg's REST protocol demands these checks, but a catalog may leave one out silently. Then an older writer could
-commit, or a batch twice. So whoever relies on a fence asks once before.
+commit, or a batch twice. So ask once before you rely on a fence.
 """
 
 from collections.abc import Iterator

@@ -231,7 +231,7 @@ def _between(lists: Any, values: pa.Array) -> pa.Array:
 
 
 def _offsets(lists: Any) -> pa.Array:
-    """Give the offsets from 0 on, null where the list is null: so Arrow is told which ones are."""
+    """Give the offsets from 0 on, null where the list is null. Arrow finds the null lists by them."""
     offsets = pc.subtract(lists.offsets, lists.offsets[0]).cast(pa.int32())
     if not lists.null_count:
         return offsets

@@ -1,6 +1,6 @@
 """Which partition of a table each row belongs to, and the folder of that partition's files.
 
-A chunk whose rows all lie in one partition is the usual case. It is told by the least and the largest source value, as
+A chunk whose rows all lie in one partition is the usual case. The least and the largest source value show it, as
 long as the transform keeps their order. Otherwise the partition of every row is computed. Rows of a partition that come
 one after the other stay where they are; if partitions alternate, the chunk is sorted by them once.
 """

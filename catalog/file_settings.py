@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class FileSettings:
-    """Sizes in bytes, and what pyarrow's writer is told."""
+    """Sizes in bytes, and the options of pyarrow's writer."""
 
     target: int  # a file ends once it is that large
     row_group: int  # of Arrow's bytes; Parquet's are fewer

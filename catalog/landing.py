@@ -81,7 +81,7 @@ def land(
 
     Raises BranchGone or FenceMoved if the fence is not where it was left, TableReplaced if the table is another one,
     LayoutMoved if the files were written for another schema or partition layout, and CodeRefused if engines could not
-    open the table. A try may then still take effect, so whoever goes on with the batch hands over the same `attempts`.
+    open the table. A try may then still take effect, so pass the same `attempts` again to go on with the batch.
     """
     # Each try binds its own: pyiceberg writes into those that it is given.
     listed = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files])

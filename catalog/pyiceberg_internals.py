@@ -251,7 +251,7 @@ class Projection(ArrowProjectionVisitor):
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Give the offsets of a list array, null where the list is null: so Arrow is told which lists are null."""
+    """Give the offsets of a list array, null where the list is null. Arrow finds the null lists by them."""
     valid = pa.concat_arrays([array.is_valid(), pa.array([True])])
     return pc.if_else(valid, array.offsets, None)
 

@@ -32,7 +32,7 @@ class BatchFiles:
 class RowsToWriteAgain(TryAgain):
     """Others changed the table, so the files of a batch do not fit any more and its rows have to be written again.
 
-    Whoever does so hands over the tries of the batch with the new files. Otherwise the next start does all of it.
+    To do so, pass the tries of the batch on with the new files. Otherwise the next start does all of it.
     """
 
 

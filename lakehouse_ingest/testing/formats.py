@@ -152,12 +152,12 @@ def a_field_is_told_as_text(form: ArrowFormat, samples: Samples) -> None:
     values = pa.array([None, *_all(samples)], pa.binary()).slice(1)
     for name in (*texts, nobody):
         found = form.field(values, [name])
-        assert found.type == pa.string(), f"the field {name} is told as {found.type}"
-        assert len(found) == len(values), f"the field {name} of {len(values)} records is told {len(found)} times"
+        assert found.type == pa.string(), f"the field {name} has the type {found.type}"
+        assert len(found) == len(values), f"the field {name} of {len(values)} records has {len(found)} texts"
         wanted = [fields.get(name) for _, fields in samples.sound]
-        assert found.to_pylist()[: len(wanted)] == wanted, f"the field {name} is told as {found}"
+        assert found.to_pylist()[: len(wanted)] == wanted, f"the texts of the field {name} are {found}"
         within = form.field(values, [name, nobody]).to_pylist()
-        assert within == [None] * len(values), f"within the text of {name} is told {within}"
+        assert within == [None] * len(values), f"a path within the text {name} has the texts {within}"
         assert len(form.field(values.slice(0, 0), [name])) == 0, "of no record a field is told"
 
 

@@ -84,7 +84,7 @@ def _headers(messages: Sequence[Message]) -> pa.ListArray:
     """The headers. A record has none if the name of one is no UTF-8 text, because the client can't read it.
 
     The client must not be asked for them a second time: after the error it holds a list that is not complete, and
-    whoever looks at that ends the process.
+    a look at that list ends the process.
     """
     found: list[object] = []
     each = map(Message.headers, messages)
