@@ -29,8 +29,8 @@ class FailPoint(StrEnum):
     REGISTERED = "registered"  # a new table is registered, but has no rows yet
     WRITING = "writing"  # before the tasks read records and write data files
     IN_TASK = "in_task"  # a task has rows for a table
-    STAGED = "staged"  # the data files are written, but in no table yet
     WRITING_LETTERS = "writing_letters"
+    STAGED = "staged"  # all files are written, and there are some, but in no table yet
     PUBLISHING = "publishing"  # before the files of one table are committed
     PUBLISHED = "published"  # they are committed, those of the next table perhaps not
     EXPIRING = "expiring"

@@ -153,7 +153,6 @@ class BatchRunner:
             if outcome.failures:
                 raise outcome.failures[0]
             _refuse_bad(outcome)
-        reached(FailPoint.STAGED)
         return outcome
 
     def _write_letters(self, outcome: Outcome, batch: BatchIdentity) -> Sequence[DataFileReceipt]:
@@ -182,6 +181,8 @@ class BatchRunner:
         ]
         if letters:
             every.append((self.opened.dead, letters))
+        if every:
+            reached(FailPoint.STAGED)
         receipts, failed = self._each(lambda one: self._land_files(one[0], one[1], batch), every)
         if failures := [*outcome.failures, *failed]:
             raise failures[0]

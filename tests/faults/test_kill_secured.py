@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse_ingest.fail_points import FailPoint
-from tests.faults.test_kill import BLIND, EVENTS, KILLS, Kill, kill_and_count, kills
+from tests.faults.test_kill import BLIND, EVENTS, KILLS, SURE, Kill, kill_and_count, kills
 from tests.services.crashes import STAGED, WRITING
 from tests.services.dice import Dice
 from tests.services.pipelines import Pipelines
@@ -23,7 +23,8 @@ TOKENS_LIVE = 10.0
 def test_every_offset_is_in_exactly_one_place_behind_locks(
     tmp_path: Path, jars_folder: Path | None, pipelines: Pipelines, dice: Dice
 ) -> None:
-    planned = kills(dice, KILLS) if LONG else [Kill(point, 1, dice.uniform(0.0, 0.3)) for point in FEW]
+    few = [Kill(point, 1, 0.0 if point in SURE else dice.uniform(0.0, 0.3)) for point in FEW]
+    planned = kills(dice, KILLS) if LONG else few
     with locked(tmp_path, jars_folder) as doors:
         doors.gateway.tokens_live = TOKENS_LIVE
         pipelines.environment |= doors.surroundings.environment
