@@ -12,7 +12,7 @@ from lakehouse_ingest.pipeline.assembly import foreseen, opened
 from lakehouse_ingest.pipeline.dry_run import Foresight
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.settings import Settings, load_settings
-from lakehouse_ingest.stages.arrow.transforms import Transform, set_aside
+from lakehouse_ingest.stages.transforms import Transform, set_aside
 
 __all__ = [
     "Foresight",

@@ -13,7 +13,7 @@ from lakehouse_ingest.ledger.keys import TOKEN
 from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
-from lakehouse_ingest.stages.sources.open_transactions import uncommitted
+from lakehouse_ingest.stages.sources.kafka.open_transactions import uncommitted
 from lakehouse_ingest.tables import PipelineTables, TableState, newest_generation
 from lakehouse_ingest.tables.catalog_address import catalog_at
 from lakehouse_ingest.tables.pipeline_tables import tables_of

@@ -25,9 +25,8 @@ from lakehouse_ingest.schema import declared, layout
 from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.settings.named_code import refuse_code
 from lakehouse_ingest.settings.secret_words import without_login
-from lakehouse_ingest.stages import sources
-from lakehouse_ingest.stages.arrow import formats, transforms
-from lakehouse_ingest.stages.arrow.transforms import Transform
+from lakehouse_ingest.stages import formats, sources, transforms
+from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables.catalog_address import address_or_empty
 from lakehouse_ingest.tables.clients import (
     connection_of,

@@ -34,12 +34,12 @@ from lakehouse_ingest.pipeline.task import Part, Work
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.resume.start import Opened
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.stages.arrow import dead_letters
-from lakehouse_ingest.stages.arrow.accounting import one_in
-from lakehouse_ingest.stages.arrow.already_landed import held_in
-from lakehouse_ingest.stages.arrow.sources import Reader
-from lakehouse_ingest.stages.arrow.sources.shares import PER_TASK, shares
-from lakehouse_ingest.stages.arrow.transforms import Transform
+from lakehouse_ingest.stages import dead_letters
+from lakehouse_ingest.stages.accounting import one_in
+from lakehouse_ingest.stages.already_landed import held_in
+from lakehouse_ingest.stages.sources import Reader
+from lakehouse_ingest.stages.sources.shares import PER_TASK, shares
+from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Landing

@@ -26,7 +26,7 @@ from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.pipeline.task import Receipt, Work
 from lakehouse_ingest.records import SOURCE, Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
-from lakehouse_ingest.stages.arrow.records import Share
+from lakehouse_ingest.stages.records import Share
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.stages.tally import Tally
 from lakehouse_ingest.tables import Connection, DryRun, Foreseen, ImaginedTables, PipelineTables, Position

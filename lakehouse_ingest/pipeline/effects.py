@@ -21,7 +21,7 @@ from lakehouse_ingest.pipeline.reporting import BatchReports
 from lakehouse_ingest.pipeline.task import Receipt, Work, do
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
-from lakehouse_ingest.stages.arrow.records import Share
+from lakehouse_ingest.stages.records import Share
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import (
     Connection,

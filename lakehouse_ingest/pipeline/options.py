@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it loads pyspark, and the command line should not
-    from lakehouse_ingest.stages.arrow.transforms import Transform
+    from lakehouse_ingest.stages.transforms import Transform
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.task import Part, Receipt, Work
 from lakehouse_ingest.schema.seen import SeenFields
-from lakehouse_ingest.stages.arrow.accounting import Count, TaskReceipt, tiles
-from lakehouse_ingest.stages.arrow.records import Share
-from lakehouse_ingest.stages.arrow.routing import Route, Way
+from lakehouse_ingest.stages.accounting import Count, TaskReceipt, tiles
+from lakehouse_ingest.stages.records import Share
+from lakehouse_ingest.stages.routing import Route, Way
 from lakehouse_ingest.stages.tally import FILTERED, Tally
 
 MOST_PASSES = 4

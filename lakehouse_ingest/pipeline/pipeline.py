@@ -17,7 +17,7 @@ from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.sampler import Looks, looking
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.arrow.transforms import Transform
+from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import Connection
 
 

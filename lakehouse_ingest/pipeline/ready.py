@@ -8,9 +8,9 @@ from typing import Any
 from lakehouse_ingest.pipeline.task import RouteWork, Work
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.seen import SeenFields
-from lakehouse_ingest.stages.arrow import routing
-from lakehouse_ingest.stages.arrow.records import Fault
-from lakehouse_ingest.stages.arrow.routing import Route
+from lakehouse_ingest.stages import routing
+from lakehouse_ingest.stages.records import Fault
+from lakehouse_ingest.stages.routing import Route
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 

@@ -21,7 +21,7 @@ from lakehouse_ingest.records import Offsets
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages import sources
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.stages.sources.open_transactions import OpenTransactions, uncommitted
+from lakehouse_ingest.stages.sources.kafka.open_transactions import OpenTransactions, uncommitted
 
 LOOK_S = 5.0
 SELDOM_S = 60.0  # if nobody asks for figures

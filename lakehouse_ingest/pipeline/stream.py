@@ -34,8 +34,8 @@ from lakehouse_ingest.resume import replicas
 from lakehouse_ingest.resume.new_topics import refuse_unread
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
-from lakehouse_ingest.stages.arrow.transforms import Transform
 from lakehouse_ingest.stages.sources import Source
+from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import PipelineTables
 
 

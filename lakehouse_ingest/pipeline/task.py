@@ -21,18 +21,18 @@ from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.schema.columns import EVENT_TIME
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.stages.arrow import dead_letters, routing
-from lakehouse_ingest.stages.arrow.accounting import Count
-from lakehouse_ingest.stages.arrow.already_landed import Held, without
-from lakehouse_ingest.stages.arrow.dead_letters import Sample
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat, chosen
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records, Share
-from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Routed, Router, Way
-from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
-from lakehouse_ingest.stages.arrow.sources import Reader
-from lakehouse_ingest.stages.arrow.transforms import Transform, Transformer, whole
+from lakehouse_ingest.stages import dead_letters, routing
+from lakehouse_ingest.stages.accounting import Count
+from lakehouse_ingest.stages.already_landed import Held, without
+from lakehouse_ingest.stages.dead_letters import Sample
+from lakehouse_ingest.stages.formats import Format, chosen
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import Fault, Faults, Records, Share
+from lakehouse_ingest.stages.routing import NOT_KEPT, Route, Routed, Router, Way
+from lakehouse_ingest.stages.rows import RowBuilder, Shaped
+from lakehouse_ingest.stages.sources import Reader
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
+from lakehouse_ingest.stages.transforms import Transform, Transformer, whole
 from lakehouse_ingest.tables.errors import explained
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
@@ -107,7 +107,7 @@ def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
 class _Task:
     def __init__(self, work: Work, names: FileNames) -> None:
         self._work, self._names = work, names
-        self._form: ArrowFormat = chosen(work.stream.format)
+        self._form: Format = chosen(work.stream.format)
         self._router = Router(work.stream, self._form)
         self._parts: dict[Way, Part] = {}
         self._builders: dict[Route, RowBuilder] = {}

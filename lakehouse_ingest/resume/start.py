@@ -25,7 +25,7 @@ from lakehouse_ingest.resume.blockers import SourceNow
 from lakehouse_ingest.resume.new_topics import beginning, refuse_unkept
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
-from lakehouse_ingest.stages.arrow import dead_letters
+from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.tables import (
     Column,

@@ -11,7 +11,7 @@ from lakehouse_ingest.ledger.keys import TOPIC, TYPE
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema import declared, layout, names
 from lakehouse_ingest.settings import StreamSettings, TableSettings
-from lakehouse_ingest.stages.arrow.routing import SEPARATOR, Route
+from lakehouse_ingest.stages.routing import SEPARATOR, Route
 from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableState, unmade
 from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper

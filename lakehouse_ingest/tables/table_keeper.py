@@ -18,7 +18,7 @@ from lakehouse_ingest.schema.planning.growth import new_fields
 from lakehouse_ingest.schema.planning.widening import outgrown
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
+from lakehouse_ingest.stages.plans import Following, RoutePlan
 from lakehouse_ingest.tables import (
     Add,
     Evolution,

@@ -15,12 +15,12 @@ from lakehouse_ingest.schema.columns import EVENT_TIME, Aside, ColumnPlan, Refus
 from lakehouse_ingest.schema.planning.first_batch import wanted_columns
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat, ColumnarFormat, chosen
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Tree
-from lakehouse_ingest.stages.arrow.routing import unreadable_or
-from lakehouse_ingest.stages.arrow.rows import Decoded, RowBuilder, Shaped
-from lakehouse_ingest.stages.arrow.trees import holds
+from lakehouse_ingest.stages.formats import ColumnarFormat, Format, chosen
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Tree
+from lakehouse_ingest.stages.routing import unreadable_or
+from lakehouse_ingest.stages.rows import Decoded, RowBuilder, Shaped
+from lakehouse_ingest.stages.trees import holds
 
 RECEIVED = 1_714_979_289_000_000  # when the broker took every record
 ALTERED = 300  # records that are made by altering the samples
@@ -58,7 +58,7 @@ class Samples:
         return min(few)
 
 
-def every_record_comes_out_once_and_as_it_was(form: ArrowFormat, samples: Samples) -> None:
+def every_record_comes_out_once_and_as_it_was(form: Format, samples: Samples) -> None:
     values = [*samples.sound_values, *samples.broken_values]
     before = list(values)
     for each in (form, _Exactly(form)):
@@ -72,7 +72,7 @@ def every_record_comes_out_once_and_as_it_was(form: ArrowFormat, samples: Sample
     assert values == before, "a value has changed"
 
 
-def sound_records_have_their_fields_and_no_fault(form: ArrowFormat, samples: Samples) -> None:
+def sound_records_have_their_fields_and_no_fault(form: Format, samples: Samples) -> None:
     found = _shaped(form, samples.sound_values, _columns(form, samples))
     for number, (value, fields) in enumerate(samples.sound):
         tree = form.tree(value)
@@ -84,7 +84,7 @@ def sound_records_have_their_fields_and_no_fault(form: ArrowFormat, samples: Sam
         assert held == _without_nulls(fields), f"{value!r} becomes the row {held}"
 
 
-def broken_records_have_their_reason_and_their_neighbours_none(form: ArrowFormat, samples: Samples) -> None:
+def broken_records_have_their_reason_and_their_neighbours_none(form: Format, samples: Samples) -> None:
     values = [*samples.sound_values, *samples.broken_values]
     for columns in (_columns(form, samples), []):
         faults = _faults(form, values, columns)
@@ -93,7 +93,7 @@ def broken_records_have_their_reason_and_their_neighbours_none(form: ArrowFormat
         assert all(fault.detail and fault.stage for fault in faults if fault), "a fault lacks detail or stage"
 
 
-def a_record_without_a_table_says_first_that_it_is_broken(form: ArrowFormat, samples: Samples) -> None:
+def a_record_without_a_table_says_first_that_it_is_broken(form: Format, samples: Samples) -> None:
     earlier = Fault(Reason.NAME_TAKEN, "earlier", "route", "earlier")
     values = [*samples.sound_values, *samples.broken_values]
     found = unreadable_or(form, _records(values), earlier)
@@ -102,7 +102,7 @@ def a_record_without_a_table_says_first_that_it_is_broken(form: ArrowFormat, sam
     assert reasons == samples.reasons, f"without a table the reasons are {reasons}"
 
 
-def a_value_that_its_column_does_not_take_is_a_fault(form: ArrowFormat, samples: Samples) -> None:
+def a_value_that_its_column_does_not_take_is_a_fault(form: Format, samples: Samples) -> None:
     value, field, kind = samples.misfit
     first, *others = _faults(form, [value, *samples.broken_values], [declared(field, kind, required=False)])
     found = first and first.reason
@@ -110,7 +110,7 @@ def a_value_that_its_column_does_not_take_is_a_fault(form: ArrowFormat, samples:
     _check_broken(others, samples)
 
 
-def a_value_in_a_refused_field_is_a_fault(form: ArrowFormat, samples: Samples) -> None:
+def a_value_in_a_refused_field_is_a_fault(form: Format, samples: Samples) -> None:
     name = samples.of_few
     columns = [column for column in _columns(form, samples) if column.field != name]
     faults = _faults(form, samples.sound_values, columns, RefusedField((), name, "no room"))
@@ -119,7 +119,7 @@ def a_value_in_a_refused_field_is_a_fault(form: ArrowFormat, samples: Samples) -
     assert reasons == wanted, f"with {name} refused the reasons are {reasons}"
 
 
-def a_contract_rescues_what_does_not_fit(form: ArrowFormat, samples: Samples) -> None:
+def a_contract_rescues_what_does_not_fit(form: Format, samples: Samples) -> None:
     value, field, kind = samples.misfit
     columns = [declared(field, kind, required=False)]
     found = _shaped(form, [value, *samples.broken_values], columns, aside=Aside(refuses=False))
@@ -131,7 +131,7 @@ def a_contract_rescues_what_does_not_fit(form: ArrowFormat, samples: Samples) ->
     _check_broken([found.faults.get(number) for number in range(1, 1 + len(samples.broken))], samples)
 
 
-def what_was_seen_is_told_of_each_record_and_of_nothing_is_nothing(form: ArrowFormat, samples: Samples) -> None:
+def what_was_seen_is_told_of_each_record_and_of_nothing_is_nothing(form: Format, samples: Samples) -> None:
     of_each = [{*_seen(form, [value]).fields} for value in samples.sound_values]
     held = [{name for name, seen in _seen(form, [value]).fields.items() if seen.values} for value in _all(samples)]
     wanted = [{*fields} for _, fields in samples.sound]
@@ -145,7 +145,7 @@ def what_was_seen_is_told_of_each_record_and_of_nothing_is_nothing(form: ArrowFo
     assert merged == _seen(form, _all(samples)), "what was seen depends on the order of the records"
 
 
-def a_field_is_told_as_text(form: ArrowFormat, samples: Samples) -> None:
+def a_field_is_told_as_text(form: Format, samples: Samples) -> None:
     texts = {name for _, fields in samples.sound for name, each in fields.items() if isinstance(each, str)}
     assert texts, "the samples need a field of text"
     nobody = "".join(sorted(texts)) + "?"
@@ -161,7 +161,7 @@ def a_field_is_told_as_text(form: ArrowFormat, samples: Samples) -> None:
         assert len(form.field(values.slice(0, 0), [name])) == 0, "of no record a field is told"
 
 
-def columns_and_the_exact_decoder_agree(form: ArrowFormat, samples: Samples) -> None:
+def columns_and_the_exact_decoder_agree(form: Format, samples: Samples) -> None:
     """A record that the columns call sound has the same values in both, and nothing that the columns don't take."""
     if not isinstance(form, ColumnarFormat):
         return
@@ -187,7 +187,7 @@ def columns_and_the_exact_decoder_agree(form: ArrowFormat, samples: Samples) -> 
             assert len(data) == len(sound) == few, f"{what} {len(data)} entries of {few} values"
 
 
-def nothing_raises_whatever_the_bytes_are(form: ArrowFormat, samples: Samples) -> None:
+def nothing_raises_whatever_the_bytes_are(form: Format, samples: Samples) -> None:
     seed = Random().randrange(2**32)
     given = [*_all(samples), bytes(range(256)), b"\x00", b"\xff\xfe", *_altered(samples, Random(seed))]
     columns = _columns(form, samples)
@@ -200,7 +200,7 @@ def nothing_raises_whatever_the_bytes_are(form: ArrowFormat, samples: Samples) -
     assert all(isinstance(fault.reason, Reason) for fault in faults), "a reason is not in records.Reason"
 
 
-def another_process_finds_it_by_its_name(form: ArrowFormat, samples: Samples) -> None:
+def another_process_finds_it_by_its_name(form: Format, samples: Samples) -> None:
     """A task of Spark is another process."""
     if samples.name:
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
@@ -208,7 +208,7 @@ def another_process_finds_it_by_its_name(form: ArrowFormat, samples: Samples) ->
         assert found == [form.tree(value) for value in _all(samples)], f"another process finds {found}"
 
 
-Check = Callable[[ArrowFormat, Samples], None]
+Check = Callable[[Format, Samples], None]
 CHECKS: tuple[Check, ...] = (
     every_record_comes_out_once_and_as_it_was,
     sound_records_have_their_fields_and_no_fault,
@@ -228,7 +228,7 @@ CHECKS: tuple[Check, ...] = (
 class _Exactly:
     """A format without its fast decoder."""
 
-    def __init__(self, form: ArrowFormat) -> None:
+    def __init__(self, form: Format) -> None:
         self.tree, self.field, self.untyped = form.tree, form.field, getattr(form, "untyped", False)
 
 
@@ -251,7 +251,7 @@ def _altered(samples: Samples, dice: Random) -> Iterator[bytes]:
         yield value[:first] + new + value[last:]
 
 
-def _column_sets(form: ArrowFormat, samples: Samples) -> Iterator[list[ColumnPlan]]:
+def _column_sets(form: Format, samples: Samples) -> Iterator[list[ColumnPlan]]:
     """The usual columns in some orders and numbers, and with other types."""
     columns, (_, field, kind) = _columns(form, samples), samples.misfit
     yield from (columns, columns[::-1], [], [declared(field, kind, required=False)])
@@ -269,19 +269,19 @@ def _records(values: Sequence[bytes | None]) -> Records:
 
 
 def _builder(
-    form: ArrowFormat, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = (), aside: Aside | None = None
+    form: Format, columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = (), aside: Aside | None = None
 ) -> RowBuilder:
     return RowBuilder(RoutePlan(TablePlan("suite", tuple(columns), None, "iso", aside=aside), tuple(refused)), form)
 
 
 def _decoded(
-    form: ArrowFormat, values: Sequence[bytes | None], columns: Sequence[ColumnPlan], aside: Aside | None = None
+    form: Format, values: Sequence[bytes | None], columns: Sequence[ColumnPlan], aside: Aside | None = None
 ) -> Decoded:
     return _builder(form, columns, aside=aside).decoded(_records(values))
 
 
 def _shaped(
-    form: ArrowFormat, values: Sequence[bytes | None], columns: Sequence[ColumnPlan], aside: Aside | None = None
+    form: Format, values: Sequence[bytes | None], columns: Sequence[ColumnPlan], aside: Aside | None = None
 ) -> Shaped:
     found = _builder(form, columns, aside=aside).rows(_records(values))
     found.rows.validate(full=True)
@@ -289,7 +289,7 @@ def _shaped(
 
 
 def _faults(
-    form: ArrowFormat, values: Sequence[bytes | None], columns: Sequence[ColumnPlan], *refused: RefusedField
+    form: Format, values: Sequence[bytes | None], columns: Sequence[ColumnPlan], *refused: RefusedField
 ) -> list[Fault | None]:
     """Of each record, by the order of the values."""
     found = _builder(form, columns, refused).rows(_records(values))
@@ -302,7 +302,7 @@ def _check_broken(faults: Sequence[Fault | None], samples: Samples) -> None:
     assert reasons == wanted, f"of broken records the reasons are {reasons}"
 
 
-def _seen(form: ArrowFormat, values: Sequence[bytes | None]) -> SeenFields:
+def _seen(form: Format, values: Sequence[bytes | None]) -> SeenFields:
     found = SeenFields()
     for value in values:
         if not isinstance(tree := form.tree(value), Fault):
@@ -310,7 +310,7 @@ def _seen(form: ArrowFormat, values: Sequence[bytes | None]) -> SeenFields:
     return found
 
 
-def _columns(form: ArrowFormat, samples: Samples) -> list[ColumnPlan]:
+def _columns(form: Format, samples: Samples) -> list[ColumnPlan]:
     """Those that the sound records would be given."""
     return wanted_columns(_seen(form, samples.sound_values).fields, TableSettings())
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.arrow import formats
+from lakehouse_ingest.stages import formats
 from lakehouse_ingest.testing.formats import CHECKS, Check, Samples
 
 # One for each name in the table.

@@ -7,9 +7,9 @@ import pytest
 
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.stages import sources
-from lakehouse_ingest.stages.arrow.sources import consumers
-from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import consumers
+from lakehouse_ingest.stages.sources.kafka.reader import KafkaReader
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from lakehouse_ingest.testing.sources import CHECKS, GAP, Check, Filled, Value
 from tests.services.kafka import PATIENCE, create_topic, open_transaction, produce
 from tests.services.pipelines import until

@@ -22,7 +22,7 @@ from lakehouse_ingest.schema.columns import SOURCE_TYPE
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import json_schema, layers, reference
 from lakehouse_ingest.settings.models import ColumnSettings, Settings, TableSettings
-from lakehouse_ingest.stages.arrow import dead_letters
+from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.tables import batch_log
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ from lakehouse_ingest.errors import SourceChanged, TryAgain
 from lakehouse_ingest.pipeline import one_start, pacing
 from lakehouse_ingest.records import Choice
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.flow import LANDING, Heard, is_proven
 from tests.services.ingesting import Bench
 from tests.services.kafka import PATIENCE, cleaning_at_once, create_topic, delete_topic, produce

@@ -15,8 +15,8 @@ import pytest
 
 from lakehouse_ingest.errors import NeedsOperator, SettingsRefused
 from lakehouse_ingest.settings import load_settings
-from lakehouse_ingest.stages.arrow import transforms
-from lakehouse_ingest.stages.arrow.transforms import set_aside
+from lakehouse_ingest.stages import transforms
+from lakehouse_ingest.stages.transforms import set_aside
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import ROOT, settings_text

@@ -23,7 +23,7 @@ from lakehouse_ingest.ledger.keys import MARK
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.records import SourceIdentity, Token
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from lakehouse_ingest.tables import Column, Connection, PipelineTables, Position, TableSpec
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from tests.services.doors import connection_to

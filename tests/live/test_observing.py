@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from telemetry import TelemetryOptions, start
 from telemetry.testing import recorded
 from tests.live.test_ledger import events

@@ -10,7 +10,7 @@ from lakehouse_ingest.operations.status import look
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.sampler import Looks
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.stages.sources.open_transactions import HANGS_S
+from lakehouse_ingest.stages.sources.kafka.open_transactions import HANGS_S
 from telemetry.testing import recorded
 from tests.live.test_status import words
 from tests.live.test_where_to_begin import events

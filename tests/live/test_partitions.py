@@ -6,7 +6,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.live.test_ledger import events, offsets
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce

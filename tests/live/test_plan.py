@@ -20,7 +20,7 @@ from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import TableChanged
 from lakehouse_ingest.pipeline.dry_run import Foresight, foresee, is_changed
 from lakehouse_ingest.settings import Settings, SourceSettings
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.doors import connection_to
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce

@@ -8,10 +8,9 @@ import pytest
 
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages import sources
-from lakehouse_ingest.stages.arrow import formats
-from lakehouse_ingest.stages.arrow.sources import consumers
-from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
+from lakehouse_ingest.stages import formats, sources
+from lakehouse_ingest.stages.sources.kafka import consumers
+from lakehouse_ingest.stages.sources.kafka.reader import KafkaReader
 from lakehouse_ingest.testing.formats import CHECKS as FORMAT_CHECKS
 from lakehouse_ingest.testing.formats import Check as FormatCheck
 from lakehouse_ingest.testing.formats import Samples

@@ -15,7 +15,7 @@ from lakehouse_ingest.cli.verbs.recover import recover
 from lakehouse_ingest.errors import LedgerUnclear, NeedsOperator, SettingsRefused, SourceChanged, TableChanged
 from lakehouse_ingest.records import Choice, SourceIdentity
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, delete_topic, produce
 

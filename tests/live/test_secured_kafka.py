@@ -18,8 +18,8 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.pipeline.effects import on_spark
 from lakehouse_ingest.pipeline.task import Work
 from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings, load_settings
-from lakehouse_ingest.stages.arrow.records import Share
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.records import Share
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.secured_kafka import CLIENT, KEY_PASSWORD, PASSWORD, USER, Secured, secured_kafka

@@ -12,9 +12,9 @@ from confluent_kafka.admin._resource import ResourceType
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.records import Share
-from lakehouse_ingest.stages.arrow.sources import consumers
-from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
+from lakehouse_ingest.stages.records import Share
+from lakehouse_ingest.stages.sources.kafka import consumers
+from lakehouse_ingest.stages.sources.kafka.reader import KafkaReader
 from tests.live.test_secured_kafka import certificate, login, token
 from tests.services.kafka import create_topic, produce
 from tests.services.secured_kafka import KEY_PASSWORD, PASSWORD, USER, Secured, secured_kafka

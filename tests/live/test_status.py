@@ -69,7 +69,7 @@ def test_the_last_batch_is_found_behind_starts_that_landed_nothing(bench: Bench,
 
 
 def test_a_broker_that_is_away_leaves_the_lag_open(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakehouse_ingest.stages.sources.kafka.ASK_S", 1.0)
+    monkeypatch.setattr("lakehouse_ingest.stages.sources.kafka.source.ASK_S", 1.0)
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, events(range(3), 1))
     bench.ingest(bench.settings(topic))

@@ -27,7 +27,7 @@ from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import Choice, SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources import of_stream
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from lakehouse_ingest.tables import Column, HeadFile, Pinned, PipelineTables, TableSpec
 from tests.live.test_many_tables import settings as of_types
 from tests.live.test_many_tables import typed
@@ -177,7 +177,7 @@ def test_markers_and_aborted_records_are_holes(bench: Bench, topic: str, monkeyp
     verdict = verdict_on(settings)
     assert (verdict.code, verdict.offsets, verdict.holes) == (PROVEN, 37, 21)
     assert sum(verdict.tables.values()) == 16
-    monkeypatch.setattr("lakehouse_ingest.stages.sources.kafka.ASK_S", 1.0)
+    monkeypatch.setattr("lakehouse_ingest.stages.sources.kafka.source.ASK_S", 1.0)
     alone = verdict_on(bench.settings(topic, source={"brokers": "127.0.0.1:1"}))
     assert (alone.code, alone.unknown) == (UNTOLD, 21)
     assert "could not be asked" in only(alone, FindingKind.UNKNOWN).says

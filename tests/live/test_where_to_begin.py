@@ -18,7 +18,7 @@ from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.pipeline import one_start
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings, SourceSettings
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, delete_topic, open_transaction, produce
 from tests.services.pipelines import until

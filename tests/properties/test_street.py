@@ -42,7 +42,7 @@ from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.pipeline.task import Receipt, Work, do
 from lakehouse_ingest.records import Offsets, Range, Token
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.arrow.records import Share
+from lakehouse_ingest.stages.records import Share
 from lakehouse_ingest.tables import (
     Connection,
     Evolution,

@@ -10,8 +10,8 @@ from threading import Event
 from confluent_kafka import TopicCollection
 
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.sources import kafka
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.sources.kafka import source as kafka
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 
 answered = Event()
 

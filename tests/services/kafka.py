@@ -11,7 +11,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from lakehouse_ingest.stages.sources.kafka import LATEST
+from lakehouse_ingest.stages.sources.kafka.source import LATEST
 from tests.services.pipelines import until
 
 PATIENCE = 30.0

@@ -9,8 +9,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AssertRefSnapshotId, TableRequirement, TableUpdate
 
 from lakehouse_ingest.records import Offsets, SourceIdentity
-from lakehouse_ingest.stages.arrow.records import Records, Share
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.records import Records, Share
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.readers import Coordinates, Reader
 from tests.stages.given import Value
 from tests.stages.making import records_of

@@ -8,8 +8,8 @@ import pyarrow as pa
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.records import Fault, Tree
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages.records import Fault, Tree
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 
 PAIRS = re.compile(r"\w+=[^;]*(;\w+=[^;]*)*")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_ingest.schema.columns import TablePlan
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.formats import json_object as json_format
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Tree
-from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.formats import json_object as json_format
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Tree
+from lakehouse_ingest.stages.rows import RowBuilder, Shaped
 
 RECEIVED = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.UTC)  # when the broker took every record
 
@@ -29,7 +29,7 @@ class Exact:
         return json_format.field(values, path)
 
 
-FORMATS: dict[str, ArrowFormat] = {"fast": json_format, "exact": Exact()}
+FORMATS: dict[str, Format] = {"fast": json_format, "exact": Exact()}
 
 
 def records(values: Sequence[Value]) -> Records:
@@ -45,7 +45,7 @@ def records(values: Sequence[Value]) -> Records:
     return Records("events", 0, "log", pa.RecordBatch.from_arrays(rows, schema=RECORD_SCHEMA))
 
 
-def shaped(values: Sequence[Value], route: TablePlan | RoutePlan, form: ArrowFormat = json_format) -> Shaped:
+def shaped(values: Sequence[Value], route: TablePlan | RoutePlan, form: Format = json_format) -> Shaped:
     builder = RowBuilder(route if isinstance(route, RoutePlan) else RoutePlan(route), form)
     made = builder.rows(records(values))
     made.rows.validate(full=True)
@@ -58,7 +58,7 @@ def shaped(values: Sequence[Value], route: TablePlan | RoutePlan, form: ArrowFor
 Outcome = dict[str, Any] | Fault | None
 
 
-def outcomes(values: Sequence[Value], route: TablePlan | RoutePlan, form: ArrowFormat = json_format) -> list[Outcome]:
+def outcomes(values: Sequence[Value], route: TablePlan | RoutePlan, form: Format = json_format) -> list[Outcome]:
     """For each record its row, its fault, or None if it is news."""
     made = shaped(values, route, form)
     rows = dict(zip(made.numbers.to_pylist(), made.rows.to_pylist(), strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Tree
+from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Tree
 
 NOON = dt.datetime(2024, 5, 6, 12, tzinfo=dt.UTC)
 BROKEN = Fault(Reason.BROKEN, "the value is not JSON", "decode", "the value is not JSON")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.arrow.accounting import Count, TaskReceipt, one_in, tiles
-from lakehouse_ingest.stages.arrow.records import Fault, Share
+from lakehouse_ingest.stages.accounting import Count, TaskReceipt, one_in, tiles
+from lakehouse_ingest.stages.records import Fault, Share
 from lakehouse_ingest.stages.tally import DISCARDED, FILTERED, LANDED, LOOKED_AT, TRIMMED, Tally
 from tests.stages.making import NOON, Headers, records_of
 

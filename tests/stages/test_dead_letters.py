@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.arrow import dead_letters
-from lakehouse_ingest.stages.arrow.dead_letters import (
+from lakehouse_ingest.stages import dead_letters
+from lakehouse_ingest.stages.dead_letters import (
     COLUMNS,
     EXPLAINED,
     MEANINGS,
@@ -14,7 +14,7 @@ from lakehouse_ingest.stages.arrow.dead_letters import (
     newest,
     samples,
 )
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.making import records_of
 
 BYTES = st.none() | st.binary(max_size=20)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared
 from lakehouse_ingest.schema.times import PER_SECOND
-from lakehouse_ingest.stages.arrow.event_time import instant_of, instants
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.event_time import instant_of, instants
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.given import FORMATS, RECEIVED, outcomes
 
 TS = declared("ts", "Utf8", required=False)
@@ -25,7 +25,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.fixture(params=sorted(FORMATS))
-def form(request: pytest.FixtureRequest) -> ArrowFormat:
+def form(request: pytest.FixtureRequest) -> Format:
     return FORMATS[request.param]
 
 
@@ -35,7 +35,7 @@ def times(
     *,
     given_unit: bool = True,
     column: ColumnPlan = TS,
-    form: ArrowFormat | None = None,
+    form: Format | None = None,
 ) -> list[str | None]:
     """As text in UTC; None for a fault of the right kind."""
     plan = TablePlan("t", (column,), "ts", unit, given_unit)
@@ -120,7 +120,7 @@ NO_TIME = (
 
 class TestIsoText:
     @pytest.mark.parametrize(("unit", "given_unit"), [("iso", True), ("ms", True), ("s", False)])
-    def test_is_understood_whatever_the_unit_of_numbers(self, unit: str, given_unit: bool, form: ArrowFormat) -> None:  # noqa: FBT001
+    def test_is_understood_whatever_the_unit_of_numbers(self, unit: str, given_unit: bool, form: Format) -> None:  # noqa: FBT001
         found = times(values(json.dumps(text) for text in ISO), unit, given_unit=given_unit, form=form)
         assert dict(zip(ISO, found, strict=True)) == ISO
 
@@ -132,7 +132,7 @@ class TestIsoText:
 
 class TestNoTime:
     @pytest.mark.parametrize("unit", ["iso", "s", "ns"])
-    def test_is_a_fault(self, unit: str, form: ArrowFormat) -> None:
+    def test_is_a_fault(self, unit: str, form: Format) -> None:
         found = times(values(NO_TIME), unit, form=form)
         assert dict(zip(NO_TIME, found, strict=True)) == dict.fromkeys(NO_TIME)
 
@@ -140,7 +140,7 @@ class TestNoTime:
     def test_is_a_fault_alone(self, text: str) -> None:
         assert times(values([text]), "s") == [None]
 
-    def test_is_told_with_field_value_and_unit(self, form: ArrowFormat) -> None:
+    def test_is_told_with_field_value_and_unit(self, form: Format) -> None:
         plan = TablePlan("t", (TS,), "ts", "ms")
         found = outcomes(['{"ts": "yesterday"}', "{}", '{"ts": null}', '{"ts": "' + "x" * 500 + '"}'], plan, form)
         assert [(each.detail, each.told) for each in found if isinstance(each, Fault)] == [
@@ -152,7 +152,7 @@ class TestNoTime:
 
 
 class TestRecordWithoutEventTime:
-    def test_has_its_own_timestamp(self, form: ArrowFormat) -> None:
+    def test_has_its_own_timestamp(self, form: Format) -> None:
         (row,) = outcomes(["{}"], TablePlan("t", (TS,), None, "iso"), form)
         assert isinstance(row, dict)
         assert row[EVENT_TIME] == RECEIVED
@@ -199,11 +199,11 @@ NUMBERS: dict[str, dict[str, str | None]] = {
 
 class TestEpochNumber:
     @pytest.mark.parametrize("unit", NUMBERS)
-    def test_of_a_stated_unit_is_exact_also_outside_the_plausible_years(self, unit: str, form: ArrowFormat) -> None:
+    def test_of_a_stated_unit_is_exact_also_outside_the_plausible_years(self, unit: str, form: Format) -> None:
         assert dict(zip(NUMBERS[unit], times(values(NUMBERS[unit]), unit, form=form), strict=True)) == NUMBERS[unit]
 
     @pytest.mark.parametrize("kind", ["Int64", "Float64", "UInt64", "decimal(20,3)"])
-    def test_is_read_whatever_its_column_is(self, kind: str, form: ArrowFormat) -> None:
+    def test_is_read_whatever_its_column_is(self, kind: str, form: Format) -> None:
         column = declared("ts", kind, required=False)
         found = times(
             values(["1714979289123", "1714979289124", "-1" if kind != "UInt64" else "0"]),
@@ -213,7 +213,7 @@ class TestEpochNumber:
         )
         assert found[:2] == ["2024-05-06T07:08:09.123000", "2024-05-06T07:08:09.124000"]
 
-    def test_of_an_inferred_unit_is_plausible(self, form: ArrowFormat) -> None:
+    def test_of_an_inferred_unit_is_plausible(self, form: Format) -> None:
         """The years 1990 to 2100, in which no two units meet."""
         edges = {
             "631152000000": True,
@@ -240,7 +240,7 @@ class TestEpochNumber:
 
 class TestTextField:
     @pytest.mark.parametrize("field", ["ts", EVENT_TIME])
-    def test_is_read_however_it_is_written(self, field: str, form: ArrowFormat) -> None:
+    def test_is_read_however_it_is_written(self, field: str, form: Format) -> None:
         """A field with the name of the event time's column becomes that column."""
         column = ColumnPlan(field, field, "timestamptz" if field == EVENT_TIME else "string")
         plan = TablePlan("t", (column,), field, "iso")
@@ -256,7 +256,7 @@ class TestTextField:
 
 
 class TestPartsOfTheTime:
-    def test_are_text(self, form: ArrowFormat) -> None:
+    def test_are_text(self, form: Format) -> None:
         plan = TablePlan("t", (TS,), "ts", "s", derived=("year", "month", "day", "hour"))
         found = outcomes(values(['"0987-01-02T03:59:59Z"', "-1", '"9999-12-31T23:00:00Z"', '"x"']), plan, form)
         rows = [[row[part] for part in plan.derived] for row in found if isinstance(row, dict)]

@@ -18,8 +18,8 @@ from lakehouse_ingest.schema.planning.widening import outgrown
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.schema.values import Real, Tree
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.arrow.fitting import Fitter
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
+from lakehouse_ingest.stages.fitting import Fitter
+from lakehouse_ingest.stages.plans import Following, RoutePlan
 from tests.services.schemas import table_of
 
 COLUMNS = (

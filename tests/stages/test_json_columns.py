@@ -13,10 +13,10 @@ import pytest
 
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan, TablePlan, declared
-from lakehouse_ingest.stages.arrow.fitting import Fitted, Fitter
-from lakehouse_ingest.stages.arrow.formats import json_object as json_format
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.fitting import Fitted, Fitter
+from lakehouse_ingest.stages.formats import json_object as json_format
+from lakehouse_ingest.stages.plans import Following, RoutePlan
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.json_records import columns_of, records_of
 
 RECORDS = int(os.environ.get("LAKEHOUSE_TEST_RECORDS", "100000"))  # ten million in the long form

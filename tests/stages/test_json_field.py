@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from lakehouse_ingest.stages.arrow.formats import json_object as json_format
-from lakehouse_ingest.stages.arrow.records import Fault
-from lakehouse_ingest.stages.arrow.trees import plain_text
+from lakehouse_ingest.stages.formats import json_object as json_format
+from lakehouse_ingest.stages.records import Fault
+from lakehouse_ingest.stages.trees import plain_text
 from tests.stages.json_records import DECLARED, columns_of, records_of
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.arrow.formats import ColumnarFormat
-from lakehouse_ingest.stages.arrow.formats import json_object as json_format
-from lakehouse_ingest.stages.arrow.formats.json_object import tree
-from lakehouse_ingest.stages.arrow.records import Fault, Real
+from lakehouse_ingest.stages.formats import ColumnarFormat
+from lakehouse_ingest.stages.formats import json_object as json_format
+from lakehouse_ingest.stages.formats.json_object import tree
+from lakehouse_ingest.stages.records import Fault, Real
 
 LATIN_1 = '{"utf8": "é"}'.encode("latin-1")
 BROKEN: dict[str, tuple[str | bytes | None, Reason]] = {

@@ -14,10 +14,12 @@ from pyspark import cloudpickle
 
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.records import Records, Share
-from lakehouse_ingest.stages.arrow.sources import Reader, consumers, kafka
-from lakehouse_ingest.stages.arrow.sources.consumers import KeptConsumer
-from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
+from lakehouse_ingest.stages.records import Records, Share
+from lakehouse_ingest.stages.sources import Reader
+from lakehouse_ingest.stages.sources.kafka import consumers
+from lakehouse_ingest.stages.sources.kafka import reader as kafka
+from lakehouse_ingest.stages.sources.kafka.consumers import KeptConsumer
+from lakehouse_ingest.stages.sources.kafka.reader import KafkaReader
 
 PARTITIONS, EACH = 3, 1_000
 SECRET = "s3cr3t-planted"

@@ -10,9 +10,9 @@ from lakehouse_ingest.records import RESCUED, Reason
 from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY, ColumnPlan, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import aside_of, contract_of
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.plans import Following, RoutePlan
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.given import FORMATS, outcomes, shaped, texts
 
 COLUMNS = (
@@ -32,7 +32,7 @@ NARROW = (
 
 
 @pytest.fixture(params=sorted(FORMATS))
-def form(request: pytest.FixtureRequest) -> ArrowFormat:
+def form(request: pytest.FixtureRequest) -> Format:
     return FORMATS[request.param]
 
 
@@ -48,7 +48,7 @@ def route_of(columns: Sequence[ColumnPlan], refused: Sequence[RefusedField] = ()
     return RoutePlan(TablePlan("t", tuple(columns), None, "iso", aside=aside_of(settings)), tuple(refused), following)
 
 
-def news(values: Sequence[Any], route: RoutePlan, form: ArrowFormat) -> list[bool]:
+def news(values: Sequence[Any], route: RoutePlan, form: Format) -> list[bool]:
     return [each is None for each in outcomes(texts(values), route, form)]
 
 
@@ -79,15 +79,15 @@ class TestNewField:
         ids=str,
     )
     def test_is_news_if_the_contract_lets_it_become_a_column(
-        self, changes: dict[str, Any], expected: list[bool], form: ArrowFormat
+        self, changes: dict[str, Any], expected: list[bool], form: Format
     ) -> None:
         assert news(self.VALUES, route_of(COLUMNS, **changes), form) == expected
 
-    def test_is_no_news_while_it_holds_nothing(self, form: ArrowFormat) -> None:
+    def test_is_no_news_while_it_holds_nothing(self, form: Format) -> None:
         values = [{"color": None}, {"color": []}, {"color": {"a": [None, {}]}}, {"place": {"zone": {}}}]
         assert news(values, route_of(COLUMNS), form) == [False] * 4
 
-    def test_is_no_news_if_nothing_in_it_may_become_a_column(self, form: ArrowFormat) -> None:
+    def test_is_no_news_if_nothing_in_it_may_become_a_column(self, form: Format) -> None:
         no = dict.fromkeys(("new.no", "only.no", "list.element.no"), "freeze")
         values = [
             {"new": {"ok": 1, "no": 2}},
@@ -97,7 +97,7 @@ class TestNewField:
         ]
         assert news(values, route_of(COLUMNS, contracts=no), form) == [True, False, False, True]
 
-    def test_is_no_news_once_it_is_known_that_it_gets_no_column(self, form: ArrowFormat) -> None:
+    def test_is_no_news_once_it_is_known_that_it_gets_no_column(self, form: Format) -> None:
         refused = (RefusedField((), "color", TOO_MANY), RefusedField(("parts", None), "m", TOO_MANY))
         found = outcomes(texts(self.VALUES), route_of(COLUMNS, refused), form)
         assert [each.reason if isinstance(each, Fault) else each for each in found] == [
@@ -107,15 +107,15 @@ class TestNewField:
         assert isinstance(rescuing[0], dict)
         assert rescuing[0][RESCUED] == '{"color":1}'
 
-    def test_of_a_faulty_record_is_no_news(self, form: ArrowFormat) -> None:
+    def test_of_a_faulty_record_is_no_news(self, form: Format) -> None:
         """A record that is dead-lettered anyway changes no table."""
         assert news([{"id": "x", "color": 1}, {"color": 1, "id": 1}], route_of(COLUMNS), form) == [False, True]
 
-    def test_is_handed_out_with_its_record(self, form: ArrowFormat) -> None:
+    def test_is_handed_out_with_its_record(self, form: Format) -> None:
         made = shaped(texts([{"id": 1}, {"id": 2, "color": {"a": 1}}]), route_of(COLUMNS), form)
         assert made.news == {1: {"id": 2, "color": {"a": 1}}}
 
-    def test_is_no_news_where_columns_are_declared(self, form: ArrowFormat) -> None:
+    def test_is_no_news_where_columns_are_declared(self, form: Format) -> None:
         assert news(self.VALUES, RoutePlan(TablePlan("t", COLUMNS, None, "iso")), form) == [False] * 5
 
 
@@ -146,11 +146,11 @@ class TestValueThatNeedsAWiderType:
         ids=str,
     )
     def test_is_news_if_the_contract_lets_the_type_grow(
-        self, changes: dict[str, Any], expected: list[bool], form: ArrowFormat
+        self, changes: dict[str, Any], expected: list[bool], form: Format
     ) -> None:
         assert news(self.VALUES, route_of(NARROW, **changes), form) == expected
 
-    def test_is_no_news_if_no_type_takes_it(self, form: ArrowFormat) -> None:
+    def test_is_no_news_if_no_type_takes_it(self, form: Format) -> None:
         values = [
             *({"n": 2**63}, {"n": "x"}, {"n": True}, {"n": 1.5}, '{"f": 1e400}', {"f": "y"}, {"d": 1.555}, {"d": "1"}),
             *({"d": 10**40}, {"small": 300}, {"s": {"int": "x"}}, {"s": 5}),
@@ -158,7 +158,7 @@ class TestValueThatNeedsAWiderType:
         found = outcomes(texts(values), route_of(NARROW), form)
         assert all(isinstance(each, Fault) for each in found), found
 
-    def test_is_no_news_in_the_event_time(self, form: ArrowFormat) -> None:
+    def test_is_no_news_in_the_event_time(self, form: Format) -> None:
         column = ColumnPlan(EVENT_TIME, EVENT_TIME, "timestamptz")
         route = route_of([column])
         route = replace(route, plan=replace(route.plan, event_time=EVENT_TIME))
@@ -180,7 +180,7 @@ class TestRequiredFieldThatIsMissing:
         ],
         ids=str,
     )
-    def test_is_news_if_the_contract_says_so(self, changes: dict[str, Any], expected: bool, form: ArrowFormat) -> None:  # noqa: FBT001
+    def test_is_news_if_the_contract_says_so(self, changes: dict[str, Any], expected: bool, form: Format) -> None:  # noqa: FBT001
         route = route_of(self.COLUMNS, **changes)
         assert news([{}, {"needed": None}], route, form) == [expected] * 2
         assert route.following

@@ -15,15 +15,15 @@ from lakehouse_ingest.schema.columns import EVENT_TIME, MEETS, NO_NAME, TOO_MANY
 from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.formats.json_object import tree
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.formats.json_object import tree
+from lakehouse_ingest.stages.plans import Following, RoutePlan
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.given import FORMATS, Outcome, outcomes, texts
 
 
 @pytest.fixture(params=sorted(FORMATS))
-def form(request: pytest.FixtureRequest) -> ArrowFormat:
+def form(request: pytest.FixtureRequest) -> Format:
     return FORMATS[request.param]
 
 
@@ -37,7 +37,7 @@ def first(values: Sequence[Any], *, refuse_names: bool = False, **settings: Any)
     return plan_from_seen("t", of_table, seen.fields, refuse_names=refuse_names)
 
 
-def rows_of(values: Sequence[Any], planned: Planned, form: ArrowFormat) -> list[Outcome]:
+def rows_of(values: Sequence[Any], planned: Planned, form: Format) -> list[Outcome]:
     return outcomes(texts(values), RoutePlan(planned.plan, planned.refused, Following()), form)
 
 
@@ -58,7 +58,7 @@ NAMES = [
 
 
 class TestAnyKey:
-    def test_has_its_value_in_its_column(self, form: ArrowFormat) -> None:
+    def test_has_its_value_in_its_column(self, form: Format) -> None:
         """Below the top a key is a name as it is; an object with keys that can't be names keeps its JSON text."""
         below = [name for name in NAMES if name and "." not in name and name != "A"]
         values = [
@@ -72,7 +72,7 @@ class TestAnyKey:
         assert (other["dotted"], other["empty"]) == ('{"x.y":1}', '{"":1}')
         assert other["inner"] == dict.fromkeys(below, 1)
 
-    def test_that_meets_ours_or_another_keeps_its_value(self, form: ArrowFormat) -> None:
+    def test_that_meets_ours_or_another_keeps_its_value(self, form: Format) -> None:
         of_partitions = ("event_time_day", "A_bucket", "part")
         ours = (SOURCE, RECORD, FAULT, EVENT_TIME, "Event_Time", "a", "A", "a b", "a_b", "", "site", *of_partitions)
         layout = ["day(event_time)", "site", "bucket(4, a_b)", "bucket(8, A) as A_bucket", "truncate(2, A) as part"]
@@ -83,7 +83,7 @@ class TestAnyKey:
         assert {name: found[names[name]] for name in ours} == {name: f"of {name}" for name in ours}
         assert (found[SOURCE]["offset"], found[EVENT_TIME].day) == (0, 6)
 
-    def test_that_meets_another_makes_its_record_a_dead_letter_where_that_is_set(self, form: ArrowFormat) -> None:
+    def test_that_meets_another_makes_its_record_a_dead_letter_where_that_is_set(self, form: Format) -> None:
         values = [{"a": 1}, {"A": 2}, {"A": None, "b": 1}, {SOURCE: 1}, {"x y": 1}, {"x_y": 1}, {"event_time_day": 1}]
         assert faults(rows_of(values, first(values, refuse_names=True), form)) == [
             ("no_column", f"a: {MEETS}"),
@@ -98,7 +98,7 @@ class TestAnyKey:
 
 class TestBrokenNeighbour:
     @pytest.mark.parametrize("levels", [201, 334, 999, 1_000, 10_000])
-    def test_that_is_too_deep_harms_nobody(self, levels: int, form: ArrowFormat) -> None:
+    def test_that_is_too_deep_harms_nobody(self, levels: int, form: Format) -> None:
         deep = ['{"a":' * levels + "1" + "}" * levels, '{"zzz":' + "[" * (levels - 1) + "]" * (levels - 1) + "}"]
         if levels == 201:
             deep = [deep[0], '{"zzz":' + "[" * levels + "]" * levels + "}"]
@@ -110,7 +110,7 @@ class TestBrokenNeighbour:
         assert faults(dead) == [(Reason.BROKEN, "not JSON, or more than 200 levels deep")] * 2
 
     @pytest.mark.parametrize("text", [r'{"\ud800": 1, "\ud801": 2}', r'{"a": 1, "\uDC00x": 2}', r'{"a": "\ud83d"}'])
-    def test_with_half_a_character_harms_nobody(self, text: str, form: ArrowFormat) -> None:
+    def test_with_half_a_character_harms_nobody(self, text: str, form: Format) -> None:
         values = [text, r'{"b": "\\ud800 \ud83d\ude00 \uD83D\uDE00"}']
         dead, sound = rows_of(values, first(values), form)
         assert isinstance(dead, Fault)
@@ -118,7 +118,7 @@ class TestBrokenNeighbour:
         assert row(sound)["b"] == r"\ud800 😀 😀"
 
     @pytest.mark.parametrize("deep", ['{"a":' * 200 + "1" + "}" * 200, '{"a":' + "[" * 199 + "]" * 199 + "}"])
-    def test_that_is_just_not_too_deep_has_its_row(self, deep: str, form: ArrowFormat) -> None:
+    def test_that_is_just_not_too_deep_has_its_row(self, deep: str, form: Format) -> None:
         assert isinstance(rows_of([deep], first([deep]), form)[0], dict)
 
 
@@ -145,7 +145,7 @@ WITHIN: list[tuple[Any, tuple[str | None, ...], str, str, str]] = [
 
 
 class TestRefusedField:
-    def test_makes_its_record_a_dead_letter_wherever_it_is(self, form: ArrowFormat) -> None:
+    def test_makes_its_record_a_dead_letter_wherever_it_is(self, form: Format) -> None:
         """A record in which it holds nothing has its row."""
         values = [
             *(each for each, *_ in WITHIN),
@@ -158,19 +158,19 @@ class TestRefusedField:
         assert row(one)["place"]["lat"] == 1.5
         assert row(other)["id"] == 5
 
-    def test_is_asked_of_sound_records_only(self, form: ArrowFormat) -> None:
+    def test_is_asked_of_sound_records_only(self, form: Format) -> None:
         values: list[Any] = ["", "x", "[]", {"x": 1}, {"id": 1}, {"x": None}, '{"x": 1', '{"x": 1, "x": 2}']
         planned = Planned(PLAN, refused=(RefusedField((), "x", TOO_MANY),))
         assert [each and each[0] for each in faults(rows_of(values, planned, form))] == [
             "empty_value", "broken_json", "not_an_object", "no_column", None, None, "broken_json", "no_column",
         ]  # fmt: skip
 
-    def test_is_one_for_which_the_table_has_no_room(self, form: ArrowFormat) -> None:
+    def test_is_one_for_which_the_table_has_no_room(self, form: Format) -> None:
         values = [{"b": 1}, {"a": 1, "z": None}, {"c": {"x": 1, "y": 2}}, {"d": 1}, {"d": None, "a": 2}]
         found = rows_of(values, first(values, max_columns=3), form)
         assert faults(found) == [None, None, None, ("no_column", f"d: {TOO_MANY}"), None]
 
-    def test_may_be_one_of_very_many(self, form: ArrowFormat) -> None:
+    def test_may_be_one_of_very_many(self, form: Format) -> None:
         values = [{f"f{number:05}": number, "mixed": [number, str(number)][number % 2]} for number in range(9_999)]
         planned = first(values, max_columns=100)
         assert len(planned.refused) == 9_900
@@ -178,7 +178,7 @@ class TestRefusedField:
         assert {each.reason for each in found if isinstance(each, Fault)} == {Reason.NO_COLUMN}
         assert sum(isinstance(each, Fault) for each in found) == 9_999
 
-    def test_does_not_hide_a_value_of_another_type(self, form: ArrowFormat) -> None:
+    def test_does_not_hide_a_value_of_another_type(self, form: Format) -> None:
         dead, sound = rows_of(['{"id": {"new": 1}}', '{"id": 1}'], Planned(PLAN), form)
         assert faults([dead]) == [(Reason.WRONG_TYPE, 'id: {"new":1} is not long')]
         assert row(sound)["id"] == 1
@@ -188,7 +188,7 @@ HINTS = {"price": "decimal(9,2)", "small": "UInt8", "a b": "Int16", "day": "date
 
 
 class TestHint:
-    def test_is_what_values_are_held_against(self, form: ArrowFormat) -> None:
+    def test_is_what_values_are_held_against(self, form: Format) -> None:
         values = [
             {"price": 1, "small": None, "a b": 5, "day": "2024-05-06", "at": 1714979289000001, "z": 1},
             *({"small": 300}, {"price": 1.234}, {"a b": 70000}, {"day": "2024-02-30"}, {"at": "yesterday"}),
@@ -204,7 +204,7 @@ class TestHint:
 
 
 class TestTime:
-    def test_that_is_none_later_is_a_fault(self, form: ArrowFormat) -> None:
+    def test_that_is_none_later_is_a_fault(self, form: Format) -> None:
         planned = first(['{"day": "2024-05-06", "at": "2024-05-06T07:08:09Z"}'])
         bad = ["2024-02-30", "x", "2024-05-06T07:08:09Z", "2024-5-6", "19000", " 2024-05-06", "2024-05-06 ", ""]
         values: list[Any] = [{"day": each} for each in (*bad, 19000, True, {"a": 1})]
@@ -216,7 +216,7 @@ class TestTime:
         assert sound[0]["day"].isoformat() == "2024-02-29"
         assert sound[1]["at"].isoformat() == "2024-05-06T07:08:09.500000+00:00"
 
-    def test_of_the_event_time_may_be_written_in_another_way_later(self, form: ArrowFormat) -> None:
+    def test_of_the_event_time_may_be_written_in_another_way_later(self, form: Format) -> None:
         for field in ("ts", EVENT_TIME):
             planned = first([{field: "2024-05-06"}], event_time=field)
             values = [{field: "2024-05-06"}, {field: "2024-05-06T07:08:09Z"}]

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA
-from lakehouse_ingest.stages.arrow.sources.record_batches import (
+from lakehouse_ingest.stages.records import RECORD_SCHEMA
+from lakehouse_ingest.stages.sources.kafka.record_batches import (
     FIRST_MS,
     LAST_MS,
     record_batch,

@@ -16,10 +16,10 @@ from lakehouse_ingest.records import RESCUED, Reason
 from lakehouse_ingest.schema.columns import HINTED, TOO_MANY, ColumnPlan, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import aside_of, contract_of
 from lakehouse_ingest.settings import TableSettings
-from lakehouse_ingest.stages.arrow.fitting import NOT_TAKEN, TOO_OFTEN
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.fitting import NOT_TAKEN, TOO_OFTEN
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.plans import Following, RoutePlan
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.given import FORMATS, Outcome, outcomes, shaped, texts
 
 COLUMNS = (
@@ -45,7 +45,7 @@ SOUND: dict[str, Any] = {
 
 
 @pytest.fixture(params=sorted(FORMATS))
-def form(request: pytest.FixtureRequest) -> ArrowFormat:
+def form(request: pytest.FixtureRequest) -> Format:
     return FORMATS[request.param]
 
 
@@ -102,7 +102,7 @@ ASIDE: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
 
 
 class TestValueWithoutAPlace:
-    def test_is_rescued_whole_and_the_rest_is_in_its_columns(self, form: ArrowFormat) -> None:
+    def test_is_rescued_whole_and_the_rest_is_in_its_columns(self, form: Format) -> None:
         rows = outcomes(texts([{**SOUND, **more} for more, _ in ASIDE]), route_of(settings_of()), form)
         for row, (more, wanted) in zip(rows, ASIDE, strict=True):
             assert rescued(row) == wanted, more
@@ -118,7 +118,7 @@ class TestValueWithoutAPlace:
         assert by['{"parts": [{"n": 1}, {"m": 2}]}']["parts"][0]["n"] == 1
         assert by['{"tags": {"x": 1, "y": "z"}}']["tags"] == [("x", 1), ("y", None)]
 
-    def test_is_counted_in_rows(self, form: ArrowFormat) -> None:
+    def test_is_counted_in_rows(self, form: Format) -> None:
         made = shaped(
             texts([{"id": 1}, {"id": "x"}, {"at": "soon"}, {"a": 1, "b": 2}, 5]), route_of(settings_of()), form
         )
@@ -128,7 +128,7 @@ class TestValueWithoutAPlace:
         "text",
         ["1.50", "1e2", "100000000000000000000.10", "-0.0", "1e400", "12345678901234567890123456789012345678901"],
     )
-    def test_keeps_the_digits_of_its_numbers(self, text: str, form: ArrowFormat) -> None:
+    def test_keeps_the_digits_of_its_numbers(self, text: str, form: Format) -> None:
         (row,) = outcomes(
             [
                 f'{{"color": [{text}], "id": {text}.0}}'
@@ -141,7 +141,7 @@ class TestValueWithoutAPlace:
         assert isinstance(row, dict)
         assert f'"color":[{text}]' in row[RESCUED]
 
-    def test_is_json_whatever_it_is(self, form: ArrowFormat) -> None:
+    def test_is_json_whatever_it_is(self, form: Format) -> None:
         values = ['{"a": NaN, "b\\"": "\\u0001\\n\\u2028é", "c": [-Infinity]}', '{"id": NaN}']
         rows = outcomes(values, route_of(settings_of()), form)
         assert [rescued(row) for row in rows] == [
@@ -149,7 +149,7 @@ class TestValueWithoutAPlace:
             {"id": "NaN"},
         ]
 
-    def test_of_a_broken_record_is_not_rescued(self, form: ArrowFormat) -> None:
+    def test_of_a_broken_record_is_not_rescued(self, form: Format) -> None:
         values = ["", "5", '{"id": 1', '{"id": "x"} more', "null", '{"a": "\\ud83d"}', "[]"]
         found = outcomes(values, route_of(settings_of()), form)
         assert [each.reason for each in found if isinstance(each, Fault)] == [
@@ -162,7 +162,7 @@ class TestValueWithoutAPlace:
             "not_an_object",
         ]
 
-    def test_is_a_fault_if_a_row_can_not_be_without_it(self, form: ArrowFormat) -> None:
+    def test_is_a_fault_if_a_row_can_not_be_without_it(self, form: Format) -> None:
         columns = (ColumnPlan("id", "id", "long", required=True), ColumnPlan("at", "at", "timestamptz"))
         values = texts([{"id": "x", "at": "2024-05-06"}, {"id": 1, "at": {}}, {"id": 1, "at": "2024-05-06"}])
         found = outcomes(values, route_of(settings_of(), columns, event_time="at"), form)
@@ -172,12 +172,12 @@ class TestValueWithoutAPlace:
             None,
         ]
 
-    def test_is_rescued_under_evolve_where_that_is_asked_for(self, form: ArrowFormat) -> None:
+    def test_is_rescued_under_evolve_where_that_is_asked_for(self, form: Format) -> None:
         route = route_of(settings_of(contract="evolve", rescue=True))
         rows = outcomes(texts([{"id": "x"}, {"color": 1}, {"id": 1}]), route, form)
         assert [rescued(row) for row in rows] == [{"id": "x"}, {"color": 1}, None]
 
-    def test_is_dropped_by_declared_columns_without_a_contract(self, form: ArrowFormat) -> None:
+    def test_is_dropped_by_declared_columns_without_a_contract(self, form: Format) -> None:
         plan = TablePlan("t", COLUMNS, None, "iso")
         (row,) = outcomes(texts([{"id": 1, "color": 1, "place": {"zone": 1}}]), plan, form)
         assert isinstance(row, dict)
@@ -186,7 +186,7 @@ class TestValueWithoutAPlace:
 
 
 class TestRefusedField:
-    def test_makes_its_record_a_dead_letter(self, form: ArrowFormat) -> None:
+    def test_makes_its_record_a_dead_letter(self, form: Format) -> None:
         values = texts([{"id": 1}, {"color": 1}, {"id": "x"}, {"place": {"zone": 1}}, {"small": 300}, {"e": []}])
         rows = outcomes(values, route_of(settings_of(contract="refuse")), form)
         assert faults(rows) == [
@@ -201,7 +201,7 @@ class TestRefusedField:
         assert isinstance(rows[0], dict)
         assert RESCUED not in rows[0]
 
-    def test_is_so_by_the_nearest_rule(self, form: ArrowFormat) -> None:
+    def test_is_so_by_the_nearest_rule(self, form: Format) -> None:
         values = [
             {"color": 1},
             {"place": {"zone": 1}},
@@ -214,7 +214,7 @@ class TestRefusedField:
         assert [each and each[0] for each in faults(found)] == [None, "no_column", None, "wrong_type", "no_column"]
         assert [rescued(found[number]) for number in (0, 2)] == [values[0], values[2]]
 
-    def test_is_named_by_its_own_name_whatever_its_column_is_called(self, form: ArrowFormat) -> None:
+    def test_is_named_by_its_own_name_whatever_its_column_is_called(self, form: Format) -> None:
         columns = (
             ColumnPlan("pla_ce", "pla ce", "struct<lat: double, n: int>"),
             ColumnPlan("a_b", "a.b", "struct<n: int>"),
@@ -245,7 +245,7 @@ BEYOND_HINTS: list[tuple[dict[str, Any], str | None]] = [
 
 
 class TestFieldThatMayNotBecomeAColumn:
-    def test_makes_its_record_a_dead_letter(self, form: ArrowFormat) -> None:
+    def test_makes_its_record_a_dead_letter(self, form: Format) -> None:
         refused = (
             RefusedField(("things", None), "b", TOO_MANY),
             RefusedField(("deep", None, None, None), "k", TOO_MANY),
@@ -268,12 +268,12 @@ class TestFieldThatMayNotBecomeAColumn:
         ]
         assert next(each.told for each in found if isinstance(each, Fault)) == f"a field: {TOO_MANY}"
 
-    def test_is_rescued_where_the_contract_does_that(self, form: ArrowFormat) -> None:
+    def test_is_rescued_where_the_contract_does_that(self, form: Format) -> None:
         route = route_of(settings_of(contract="evolve", rescue=True), THINGS, [RefusedField((), "color", TOO_MANY)])
         assert [rescued(row) for row in outcomes(texts([{"color": 1}]), route, form)] == [{"color": 1}]
 
     @pytest.mark.parametrize("final", [False, True])
-    def test_is_one_beyond_a_hint(self, final: bool, form: ArrowFormat) -> None:  # noqa: FBT001
+    def test_is_one_beyond_a_hint(self, final: bool, form: Format) -> None:  # noqa: FBT001
         given_settings = TableSettings.model_validate({"hints": HINTS})
         columns = [ColumnPlan(name, name, kind) for name, kind in HINTS.items()]
         route = route_of(given_settings, columns)
@@ -289,7 +289,7 @@ class TestFieldThatMayNotBecomeAColumn:
         whole = [value if where else None for value, where in BEYOND_HINTS]
         assert [rescued(row) for row in found] == [*whole[:-1], {"place": "no object", "tags": 5}]
 
-    def test_is_a_new_one_when_the_batch_may_change_the_table_no_more(self, form: ArrowFormat) -> None:
+    def test_is_a_new_one_when_the_batch_may_change_the_table_no_more(self, form: Format) -> None:
         (found,) = outcomes(texts([{"place": {"zone": 1}}]), route_of(TableSettings()), form)
         assert found == Fault(Reason.NO_COLUMN, f"place.zone: {TOO_OFTEN}", "decode", f"a field: {TOO_OFTEN}")
 
@@ -363,7 +363,7 @@ ASKED += [(kind, text) for kind in KINDS for text in (*map(json.dumps, NUMBERS),
 
 
 class TestWhatPromoteFills:
-    def test_is_what_the_column_would_have_got(self, form: ArrowFormat) -> None:
+    def test_is_what_the_column_would_have_got(self, form: Format) -> None:
         """Of each value that was rescued and that the column takes at all."""
         columns = {kind: ColumnPlan(f"c{number}", f"c{number}", kind) for number, kind in enumerate(dict(ASKED))}
         values = [f'{{"{columns[kind].field}": {text}, "aside": {text}}}' for kind, text in ASKED]

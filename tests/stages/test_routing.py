@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.stages.arrow.records import Fault, Records
-from lakehouse_ingest.stages.arrow.routing import NOT_KEPT, Route, Router, Way, refused, row_numbers
+from lakehouse_ingest.stages.records import Fault, Records
+from lakehouse_ingest.stages.routing import NOT_KEPT, Route, Router, Way, refused, row_numbers
 from tests.stages.making import BROKEN, SmallJson, records_of
 
 KINDS = ["order", "payment", "debug", "Order", "käse", "{0}", "[x", "a b", "x" * 255]

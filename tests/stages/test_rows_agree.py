@@ -11,10 +11,10 @@ import pytest
 
 from catalog import Contract, Rule
 from lakehouse_ingest.schema.columns import Aside, ColumnPlan, TablePlan, declared
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
-from lakehouse_ingest.stages.arrow.rows import Decoded, RowBuilder
-from lakehouse_ingest.stages.arrow.shaping import Shaper
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.plans import Following, RoutePlan
+from lakehouse_ingest.stages.rows import Decoded, RowBuilder
+from lakehouse_ingest.stages.shaping import Shaper
 from tests.stages.given import FORMATS, records
 
 KINDS = (
@@ -44,7 +44,7 @@ class Doubtful(Shaper):
 class Doubting(RowBuilder):
     """Looks at each row."""
 
-    def __init__(self, route: RoutePlan, form: ArrowFormat) -> None:
+    def __init__(self, route: RoutePlan, form: Format) -> None:
         super().__init__(route, form)
         self._shaper = Doubtful(route.plan)
 

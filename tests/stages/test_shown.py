@@ -14,13 +14,13 @@ from lakehouse_ingest.observe.recent_activity import RecentActivity
 from lakehouse_ingest.records import FAULT, Reason
 from lakehouse_ingest.schema.columns import TOO_MANY, Aside, ColumnPlan, RefusedField, TablePlan, declared
 from lakehouse_ingest.settings import StreamSettings
-from lakehouse_ingest.stages.arrow import dead_letters
-from lakehouse_ingest.stages.arrow.formats import json_object as form
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import Faults, Records
-from lakehouse_ingest.stages.arrow.routing import Router, row_numbers
-from lakehouse_ingest.stages.arrow.rows import RowBuilder
-from lakehouse_ingest.stages.arrow.transforms import Transformer, set_aside
+from lakehouse_ingest.stages import dead_letters
+from lakehouse_ingest.stages.formats import json_object as form
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import Faults, Records
+from lakehouse_ingest.stages.routing import Router, row_numbers
+from lakehouse_ingest.stages.rows import RowBuilder
+from lakehouse_ingest.stages.transforms import Transformer, set_aside
 from tests.stages.making import records_of
 
 STRUCT = "struct<lat: double>"

@@ -14,8 +14,8 @@ from lakehouse_ingest.errors import NeedsOperator, TryAgain
 from lakehouse_ingest.records import Offsets, Reason, SourceIdentity
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.formats import ColumnarFormat, chosen
-from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Share, Tree
+from lakehouse_ingest.stages.formats import ColumnarFormat, chosen
+from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Share, Tree
 from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.testing import formats, sources
 from lakehouse_ingest.testing.formats import Samples

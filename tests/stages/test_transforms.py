@@ -19,11 +19,11 @@ from lakehouse_ingest.errors import LakehouseError, NeedsOperator, SettingsRefus
 from lakehouse_ingest.records import FAULT, Reason
 from lakehouse_ingest.schema.columns import Aside, TablePlan, declared
 from lakehouse_ingest.settings import load_settings
-from lakehouse_ingest.stages.arrow import transforms
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault
-from lakehouse_ingest.stages.arrow.rows import RowBuilder, Shaped
-from lakehouse_ingest.stages.arrow.transforms import ROW, Transform, Transformer, set_aside
+from lakehouse_ingest.stages import transforms
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import Fault
+from lakehouse_ingest.stages.rows import RowBuilder, Shaped
+from lakehouse_ingest.stages.transforms import ROW, Transform, Transformer, set_aside
 from tests.stages.making import SmallJson, records_of
 
 COLUMNS = {"degrees": "double", "unit": "string", "n": "int8"}

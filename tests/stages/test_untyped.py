@@ -8,10 +8,10 @@ from catalog import Contract, Rule
 from lakehouse_ingest.records import RESCUED, Reason
 from lakehouse_ingest.schema.columns import Aside, TablePlan, declared
 from lakehouse_ingest.schema.seen import SeenFields
-from lakehouse_ingest.stages.arrow.plans import Following, RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault, Real, Tree
-from lakehouse_ingest.stages.arrow.rows import RowBuilder
-from lakehouse_ingest.stages.arrow.untyped import reading
+from lakehouse_ingest.stages.plans import Following, RoutePlan
+from lakehouse_ingest.stages.records import Fault, Real, Tree
+from lakehouse_ingest.stages.rows import RowBuilder
+from lakehouse_ingest.stages.untyped import reading
 from tests.services.plant_extras import LINES
 from tests.stages.given import outcomes, records, shaped
 from tests.stages.making import SmallJson

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.records import Fault
 from tests.stages.given import FORMATS, RECEIVED, Value, one, outcomes
 
 DECLARED = {
@@ -46,7 +46,7 @@ PLAN = TablePlan("t", COLUMNS, None, "iso")
 
 
 @pytest.fixture(params=sorted(FORMATS))
-def form(request: pytest.FixtureRequest) -> ArrowFormat:
+def form(request: pytest.FixtureRequest) -> Format:
     return FORMATS[request.param]
 
 
@@ -123,7 +123,7 @@ SOUND: list[tuple[str, str, Any]] = [
 
 
 class TestSoundValue:
-    def test_is_in_its_column_as_it_was(self, form: ArrowFormat) -> None:
+    def test_is_in_its_column_as_it_was(self, form: Format) -> None:
         found = outcomes([one(name, text) for name, text, _ in SOUND], PLAN, form)
         values = [
             (name, text, row[name] if isinstance(row, dict) else row)
@@ -131,18 +131,18 @@ class TestSoundValue:
         ]
         assert values == SOUND
 
-    def test_is_the_last_of_a_name_that_comes_twice(self, form: ArrowFormat) -> None:
+    def test_is_the_last_of_a_name_that_comes_twice(self, form: Format) -> None:
         (row,) = outcomes(['{"int64": 1, "int64": 2}'], PLAN, form)
         assert isinstance(row, dict)
         assert row["int64"] == 2
 
-    def test_is_not_taken_for_a_field_whose_name_differs_by_case(self, form: ArrowFormat) -> None:
+    def test_is_not_taken_for_a_field_whose_name_differs_by_case(self, form: Format) -> None:
         (row,) = outcomes(['{"INT64": 1}'], PLAN, form)
         assert isinstance(row, dict)
         assert row["int64"] is None
         assert row[EVENT_TIME] == RECEIVED
 
-    def test_keeps_the_neighbours_of_broken_records(self, form: ArrowFormat) -> None:
+    def test_keeps_the_neighbours_of_broken_records(self, form: Format) -> None:
         good = '{"utf8": "neighbour", "int64": 5}'
         found = outcomes([good, None, good, '{"int64": 5', good, "[]", b"\xff", good], PLAN, form)
         assert list(map(reason, found)) == [
@@ -152,7 +152,7 @@ class TestSoundValue:
         assert {(row["utf8"], row["int64"]) for row in rows} == {("neighbour", 5)}
         assert [row["_source"]["offset"] for row in rows] == [0, 2, 4, 7]
 
-    def test_needs_no_columns(self, form: ArrowFormat) -> None:
+    def test_needs_no_columns(self, form: Format) -> None:
         found = outcomes(['{"a": 1}', "{}", "[]", "x", None], plan_of(), form)
         assert list(map(reason, found)) == [None, None, Reason.NOT_OBJECT, Reason.BROKEN, Reason.EMPTY]
 
@@ -214,7 +214,7 @@ MISFITS: list[tuple[str, str, Reason]] = [
 
 
 class TestMisfit:
-    def test_has_a_reason_and_a_detail_that_names_field_value_and_type(self, form: ArrowFormat) -> None:
+    def test_has_a_reason_and_a_detail_that_names_field_value_and_type(self, form: Format) -> None:
         found = outcomes([one(name, text) for name, text, _ in MISFITS], PLAN, form)
         reasons = [(name, text, reason(fault)) for (name, text, _), fault in zip(MISFITS, found, strict=True)]
         assert reasons == MISFITS
@@ -238,11 +238,11 @@ class TestMisfit:
             ('{"timestamp": "soon"}', "timestamp: soon is not timestamptz"),
         ],
     )
-    def test_is_shown_in_part(self, text: str, words: str, form: ArrowFormat) -> None:
+    def test_is_shown_in_part(self, text: str, words: str, form: Format) -> None:
         """A value may be of any size."""
         assert detail(outcomes([text], PLAN, form)[0]) == words
 
-    def test_is_never_shown_in_logs(self, form: ArrowFormat) -> None:
+    def test_is_never_shown_in_logs(self, form: Format) -> None:
         columns = (
             declared("someone@example.com", "long", required=True),
             declared("place", DECLARED["place"], required=False),
@@ -255,12 +255,12 @@ class TestMisfit:
         told = [each.told for each in found if isinstance(each, Fault)]
         assert told == ["a field is not long", "a field is missing", "place is not struct"]
 
-    def test_is_shown_with_a_day_that_python_does_not_have(self, form: ArrowFormat) -> None:
+    def test_is_shown_with_a_day_that_python_does_not_have(self, form: Format) -> None:
         assert outcomes(['{"date": "0000-12-31"}'], PLAN, form) == [
             Fault(Reason.OUT_OF_RANGE, "date: 0000-12-31 is not date", "shape", "date is not date")
         ]
 
-    def test_is_not_named_if_there_are_too_many(self, form: ArrowFormat) -> None:
+    def test_is_not_named_if_there_are_too_many(self, form: Format) -> None:
         columns = [declared(f"c{number}", "long", required=False) for number in range(60)]
         found = outcomes([json.dumps({each.name: "x" for each in columns}), '{"c59": "x"}'], plan_of(*columns), form)
         assert detail(found[0]).count(";") == 49
@@ -268,7 +268,7 @@ class TestMisfit:
 
 
 class TestFirstFault:
-    def test_is_the_first_required_field_that_is_missing_or_null(self, form: ArrowFormat) -> None:
+    def test_is_the_first_required_field_that_is_missing_or_null(self, form: Format) -> None:
         columns = [declared(name, kind, required=True) for name, kind in (("id", "Int64"), ("total", "UInt64"))]
         values = [
             '{"id": 1, "total": 2}',
@@ -285,7 +285,7 @@ class TestFirstFault:
         ]
         assert {each.stage for each in found if isinstance(each, Fault)} == {"shape"}
 
-    def test_is_that_of_the_first_stage_and_column(self, form: ArrowFormat) -> None:
+    def test_is_that_of_the_first_stage_and_column(self, form: Format) -> None:
         columns = (
             declared("small", "UInt8", required=True),
             declared("id", "Int64", required=True),
@@ -311,7 +311,7 @@ NAMES = (
 
 
 class TestOddName:
-    def test_is_a_column_and_is_named_in_the_detail(self, form: ArrowFormat) -> None:
+    def test_is_a_column_and_is_named_in_the_detail(self, form: Format) -> None:
         kinds = [("Int64", "UInt64")[number % 2] for number in range(len(NAMES))]
         columns = [declared(name, kind, required=False) for name, kind in zip(NAMES, kinds, strict=True)]
         found = outcomes([one(name, text) for name in NAMES for text in ("7", '"bad"')], plan_of(*columns), form)
@@ -322,7 +322,7 @@ class TestOddName:
             assert (reason(fault), detail(fault)) == (Reason.WRONG_TYPE, f'{column.name}: "bad" is not {column.takes}')
 
     @pytest.mark.parametrize("name", [name for name in NAMES if name and "." not in name])
-    def test_is_a_field_of_an_object(self, name: str, form: ArrowFormat) -> None:
+    def test_is_a_field_of_an_object(self, name: str, form: Format) -> None:
         doubled = name.replace('"', '""')
         plan = plan_of(ColumnPlan("s", "s", f'struct<"{doubled}": long>'))
         found = outcomes([json.dumps({"s": {name: 7}}), json.dumps({"s": {name: "bad"}})], plan, form)

@@ -22,7 +22,7 @@ from lakehouse_ingest.pipeline.retry import RetryBudget
 from lakehouse_ingest.pipeline.stream import Stream
 from lakehouse_ingest.records import Reason, SourceIdentity
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.arrow.routing import Route
+from lakehouse_ingest.stages.routing import Route
 from lakehouse_ingest.tables import Column, Connection, PipelineTables, Registered, TableSpec
 from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from telemetry import OFF

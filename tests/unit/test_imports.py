@@ -59,8 +59,8 @@ class TestLayers:
     @pytest.mark.parametrize(
         ("room", "planted", "said"),
         [
-            ("stages/arrow/shaping.py", "import lakehouse_ingest.pipeline.stream", "A room imports the rooms below it"),
-            ("stages/arrow/shaping.py", "import lakehouse_ingest.ledger.marks", "Stages are silent"),
+            ("stages/shaping.py", "import lakehouse_ingest.pipeline.stream", "A room imports the rooms below it"),
+            ("stages/shaping.py", "import lakehouse_ingest.ledger.marks", "Stages are silent"),
             ("newcomer.py", "", "lakehouse_ingest.newcomer"),
         ],
     )

@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, TryAgain
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.sources import kafka, refusals
-from lakehouse_ingest.stages.sources.client_options import (
+from lakehouse_ingest.stages.sources.kafka import refusals
+from lakehouse_ingest.stages.sources.kafka import source as kafka
+from lakehouse_ingest.stages.sources.kafka.client_options import (
     BOTH,
     KNOWN,
     ONLY_JAVA,
@@ -21,8 +22,8 @@ from lakehouse_ingest.stages.sources.client_options import (
     OURS,
     known_options,
 )
-from lakehouse_ingest.stages.sources.clients import for_librdkafka
-from lakehouse_ingest.stages.sources.refusals import of_text
+from lakehouse_ingest.stages.sources.kafka.clients import for_librdkafka
+from lakehouse_ingest.stages.sources.kafka.refusals import of_text
 from tests.services.young_broker import young_broker
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """A transaction hangs when nothing could be read behind its beginning for ten minutes, and that is told once."""
 
 from lakehouse_ingest.records import Offsets
-from lakehouse_ingest.stages.sources.open_transactions import HANGS_S, OpenTransactions, uncommitted
+from lakehouse_ingest.stages.sources.kafka.open_transactions import HANGS_S, OpenTransactions, uncommitted
 
 HIGH = {("t", 0): 56, ("t", 1): 10}
 

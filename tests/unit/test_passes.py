@@ -12,9 +12,9 @@ from lakehouse_ingest.pipeline.passes import MOST_PASSES, Outcome, Passes
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.task import Part, Receipt, Work
 from lakehouse_ingest.schema.seen import SeenFields
-from lakehouse_ingest.stages.arrow.accounting import Count
-from lakehouse_ingest.stages.arrow.records import Share
-from lakehouse_ingest.stages.arrow.routing import Route, Way
+from lakehouse_ingest.stages.accounting import Count
+from lakehouse_ingest.stages.records import Share
+from lakehouse_ingest.stages.routing import Route, Way
 from lakehouse_ingest.stages.tally import FILTERED, LANDED
 
 ONE, OTHER = Route(0, type="one"), Route(0, type="other")

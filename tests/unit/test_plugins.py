@@ -12,9 +12,8 @@ from lakehouse_ingest.environment.storage.s3 import S3
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
 from lakehouse_ingest.pipeline.assembly import refuse_early
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, load_settings
-from lakehouse_ingest.stages import sources
-from lakehouse_ingest.stages.arrow import formats
-from lakehouse_ingest.stages.sources.kafka import Kafka
+from lakehouse_ingest.stages import formats, sources
+from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from tests.services.distributions import install
 
 OURS = import_module(formats.FORMATS["json"])
@@ -77,7 +76,7 @@ def test_what_can_not_be_used_says_why() -> None:
     assert refused({"format": "gone"}).startswith(
         "`streams.format` names gone, which can't be loaded: ModuleNotFoundError"
     )
-    assert "(plant_extras:Unfinished), which lacks something of a ArrowFormat" in refused({"format": "unfinished"})
+    assert "(plant_extras:Unfinished), which lacks something of a Format" in refused({"format": "unfinished"})
     assert "which lacks something of a Source" in refused(source={"kind": "unfinished"})
     assert refused(source={"kind": "plant"}) == "`source.options` should say with `servers` where the plant is"
 

@@ -14,7 +14,7 @@ from lakehouse_ingest.cli.app import app
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import layers, reference
 from lakehouse_ingest.settings.json_schema import schema
-from lakehouse_ingest.stages.arrow import dead_letters
+from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.tables import batch_log
 from tests.docs import reference_pages
 

@@ -13,7 +13,7 @@ from lakehouse_ingest.pipeline import batch
 from lakehouse_ingest.pipeline.passes import Passes
 from lakehouse_ingest.records import Range, Reason, Token
 from lakehouse_ingest.settings import Settings, TableSettings
-from lakehouse_ingest.stages.arrow.routing import Route
+from lakehouse_ingest.stages.routing import Route
 from lakehouse_ingest.tables import Column, PipelineTables, Position, Registered, TableState, stream_tables
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import REFUSED_S, Refusal, StreamTables, foretold

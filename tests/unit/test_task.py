@@ -17,8 +17,8 @@ from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.task import Receipt, Work, do
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
-from lakehouse_ingest.stages.arrow import dead_letters
-from lakehouse_ingest.stages.arrow.records import RECORD_SCHEMA, Fault, Records, Share
+from lakehouse_ingest.stages import dead_letters
+from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Share
 
 TYPES, EACH = 5, 40
 

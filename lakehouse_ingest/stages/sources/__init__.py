@@ -1,20 +1,35 @@
-"""Sources: where records come from. Each has one file, and one line here. Only the chosen one is imported.
+"""Sources: where records come from. Each has one folder, and one line here. Only the chosen one is imported.
 
 Another package offers a source by an entry point of the group below: a class with the members of `Source`. It reads its
 own keys from `source.options`. The suite in `lakehouse_ingest.testing.sources` proves it.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast, runtime_checkable
 
 from lakehouse_ingest import plugins
 from lakehouse_ingest.records import Offsets, SourceIdentity
 from lakehouse_ingest.settings import SourceSettings, StreamSettings
-from lakehouse_ingest.stages.arrow.sources import Reader
+from lakehouse_ingest.stages.records import Records, Share
 
-SOURCES = {"kafka": "lakehouse_ingest.stages.sources.kafka:Kafka"}
+SOURCES = {"kafka": "lakehouse_ingest.stages.sources.kafka.source:Kafka"}
 GROUP = "lakehouse_ingest.sources"
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Describes how a task reads a source. It is pickled with the task, so it holds no client.
+
+    It raises `TryAgain` for an outage, and `SettingsRefused` for what a person must fix. Then the share counts as not
+    read. If it ends without an error, then every record of the share was given once.
+    """
+
+    def read(self, share: Share) -> Iterator[Records]:
+        """The records of one share, in the order of their offsets."""
+
+    def read_all(self, shares: Sequence[Share]) -> Iterator[Records]:
+        """The records of several shares. Those of one partition come in the order of their offsets."""
 
 
 @runtime_checkable

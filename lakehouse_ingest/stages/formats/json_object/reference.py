@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.stages.arrow.records import Fault, Real, Tree
+from lakehouse_ingest.stages.records import Fault, Real, Tree
 
 STAGE = "decode"
 LEVELS = 200

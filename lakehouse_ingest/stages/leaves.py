@@ -15,9 +15,9 @@ from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.arrow_types import MOST_DIGITS, wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
-from lakehouse_ingest.stages.arrow.event_time import day_of, instant, iso_instant
-from lakehouse_ingest.stages.arrow.records import Real
-from lakehouse_ingest.stages.arrow.trees import NUMBERS, plain_text
+from lakehouse_ingest.stages.event_time import day_of, instant, iso_instant
+from lakehouse_ingest.stages.records import Real
+from lakehouse_ingest.stages.trees import NUMBERS, plain_text
 
 DAY_S = 86_400
 BITS = {pa.int32(): 31, pa.int64(): 63}

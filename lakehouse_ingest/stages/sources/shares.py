@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Range, SourceIdentity, TopicPartition
-from lakehouse_ingest.stages.arrow.records import Share
+from lakehouse_ingest.stages.records import Share
 
 PER_TASK = 100_000  # offsets; a task costs Spark about as much time as the reading of 10,000 records
 MOST_TASKS = 1_000

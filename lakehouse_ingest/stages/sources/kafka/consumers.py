@@ -19,9 +19,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.records import Share
-from lakehouse_ingest.stages.sources import refusals
-from lakehouse_ingest.stages.sources.clients import for_librdkafka
+from lakehouse_ingest.stages.records import Share
+from lakehouse_ingest.stages.sources.kafka import refusals
+from lakehouse_ingest.stages.sources.kafka.clients import for_librdkafka
 
 KEPT = 4  # by one process; each has some threads and connections
 ERRORS_KEPT = 50

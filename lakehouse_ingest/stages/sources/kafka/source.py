@@ -27,10 +27,10 @@ from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.printable import many
 from lakehouse_ingest.records import Offsets, SourceIdentity
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.sources.kafka import KafkaReader
-from lakehouse_ingest.stages.sources import refusals
-from lakehouse_ingest.stages.sources.clients import for_librdkafka
-from lakehouse_ingest.stages.sources.logs import KafkaLog
+from lakehouse_ingest.stages.sources.kafka import refusals
+from lakehouse_ingest.stages.sources.kafka.clients import for_librdkafka
+from lakehouse_ingest.stages.sources.kafka.log import KafkaLog
+from lakehouse_ingest.stages.sources.kafka.reader import KafkaReader
 
 Answer = TypeVar("Answer")
 

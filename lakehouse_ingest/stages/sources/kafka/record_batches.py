@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.stages.arrow.records import HEADERS, RECORD_SCHEMA
+from lakehouse_ingest.stages.records import HEADERS, RECORD_SCHEMA
 
 # The times that a Python datetime and every engine can show: the years 1 to 9999, in milliseconds.
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999

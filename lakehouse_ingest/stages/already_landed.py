@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from lakehouse_ingest.stages.arrow.records import Records, Share
-from lakehouse_ingest.stages.arrow.routing import row_numbers
+from lakehouse_ingest.stages.records import Records, Share
+from lakehouse_ingest.stages.routing import row_numbers
 
 Held = Mapping[tuple[str, int], BitMap64]
 """The offsets that the tables hold at and beyond the start, by log and partition."""

@@ -2,7 +2,7 @@
 
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.columns import NAME, ColumnPlan
-from lakehouse_ingest.stages.arrow.records import Fault
+from lakehouse_ingest.stages.records import Fault
 
 SHOWN = 60  # characters of a value or a name in a detail
 

@@ -20,11 +20,11 @@ from catalog import Rule
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.arrow_types import arrow_type
 from lakehouse_ingest.schema.columns import ELEMENT, EVENT_TIME, HINTED, VALUE, ColumnPlan
-from lakehouse_ingest.stages.arrow import leaves
-from lakehouse_ingest.stages.arrow.faults import SHOWN, misfit_told
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault, Tree, Value
-from lakehouse_ingest.stages.arrow.trees import holds, json_text
+from lakehouse_ingest.stages import leaves
+from lakehouse_ingest.stages.faults import SHOWN, misfit_told
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import Fault, Tree, Value
+from lakehouse_ingest.stages.trees import holds, json_text
 
 DECODE, RESCUE = "decode", "rescue"
 NAMED_IN_DETAIL = 50  # misfits of one record that its fault names

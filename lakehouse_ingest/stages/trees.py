@@ -5,7 +5,7 @@ from base64 import b64encode
 from decimal import Decimal
 from json.encoder import encode_basestring
 
-from lakehouse_ingest.stages.arrow.records import Real, Value
+from lakehouse_ingest.stages.records import Real, Value
 
 NUMBERS = frozenset({int, float, Real, Decimal})  # and not bool, which is an int as well
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from lakehouse_ingest.stages.arrow.formats.json_object.nodes import can_be_expected
-from lakehouse_ingest.stages.arrow.formats.json_object.reference import tree
-from lakehouse_ingest.stages.arrow.trees import plain_text
+from lakehouse_ingest.stages.formats.json_object.nodes import can_be_expected
+from lakehouse_ingest.stages.formats.json_object.reference import tree
+from lakehouse_ingest.stages.trees import plain_text
 
 CHUNK = 2_000  # so many texts stay in the processor's cache
 

@@ -18,16 +18,16 @@ from lakehouse_ingest.records import RESCUED, SOURCE, Reason
 from lakehouse_ingest.schema.arrow_types import arrow_type, wire_type
 from lakehouse_ingest.schema.columns import EVENT_TIME, SOURCE_TYPE, ColumnPlan, TablePlan
 from lakehouse_ingest.schema.times import YEAR_1, YEAR_10000
-from lakehouse_ingest.stages.arrow.event_time import (
+from lakehouse_ingest.stages.event_time import (
     INSTANT,
     Instant,
     instant_of,
     instants,
 )
-from lakehouse_ingest.stages.arrow.faults import SHOWN, known_as, misfit_told, missing
-from lakehouse_ingest.stages.arrow.leaves import DAY_S, exactly
-from lakehouse_ingest.stages.arrow.records import Fault, Records, Tree
-from lakehouse_ingest.stages.arrow.trees import json_text
+from lakehouse_ingest.stages.faults import SHOWN, known_as, misfit_told, missing
+from lakehouse_ingest.stages.leaves import DAY_S, exactly
+from lakehouse_ingest.stages.records import Fault, Records, Tree
+from lakehouse_ingest.stages.trees import json_text
 
 STAGE = "shape"
 FIRST_DAY, LAST_DAY = YEAR_1 // DAY_S, YEAR_10000 // DAY_S - 1

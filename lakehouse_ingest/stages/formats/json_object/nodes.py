@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_ingest.stages.arrow.event_time import INSTANT, instants
-from lakehouse_ingest.stages.arrow.records import Real, Value
-from lakehouse_ingest.stages.arrow.trees import holds
+from lakehouse_ingest.stages.event_time import INSTANT, instants
+from lakehouse_ingest.stages.records import Real, Value
+from lakehouse_ingest.stages.trees import holds
 
 INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -12,8 +12,8 @@ import pyarrow as pa
 from lakehouse_ingest.schema.arrow_types import arrow_type
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.schema.times import NUMBER
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.records import Real, Tree, Value
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.records import Real, Tree, Value
 
 LONGEST = 1_000  # characters of a number: Python needs long for longer ones
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -22,7 +22,7 @@ TRUTHS = {"true": True, "false": False}
 Read = Callable[[Value], Value]
 
 
-def reading(form: ArrowFormat, columns: Sequence[ColumnPlan]) -> Callable[[Tree], Tree] | None:
+def reading(form: Format, columns: Sequence[ColumnPlan]) -> Callable[[Tree], Tree] | None:
     """Reads the texts of a record by the types of these columns. None if there is nothing to read."""
     if not getattr(form, "untyped", False):
         return None

@@ -4,8 +4,8 @@ NaN and Infinity are numbers, because Python writes them. If a key comes twice, 
 by case are two keys.
 """
 
-from lakehouse_ingest.stages.arrow.formats.json_object.fast import columns
-from lakehouse_ingest.stages.arrow.formats.json_object.one_field import field
-from lakehouse_ingest.stages.arrow.formats.json_object.reference import tree
+from lakehouse_ingest.stages.formats.json_object.fast import columns
+from lakehouse_ingest.stages.formats.json_object.one_field import field
+from lakehouse_ingest.stages.formats.json_object.reference import tree
 
 __all__ = ["columns", "field", "tree"]

@@ -18,10 +18,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from lakehouse_ingest.errors import LakehouseError, TryAgain, fitted
 from lakehouse_ingest.settings import SourceSettings
-from lakehouse_ingest.stages.arrow.records import Records, Share
-from lakehouse_ingest.stages.arrow.sources.consumers import KeptConsumer, borrowed
-from lakehouse_ingest.stages.arrow.sources.record_batches import record_batches, without_collector
-from lakehouse_ingest.stages.sources import refusals
+from lakehouse_ingest.stages.records import Records, Share
+from lakehouse_ingest.stages.sources.kafka import refusals
+from lakehouse_ingest.stages.sources.kafka.consumers import KeptConsumer, borrowed
+from lakehouse_ingest.stages.sources.kafka.record_batches import record_batches, without_collector
 
 MOST_RECORDS, MOST_BYTES = 50_000, 32 * 1024 * 1024  # of a batch of records
 STEP = 2_000  # messages that are taken from the client at once

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import TopicPartition
-from lakehouse_ingest.stages.arrow.records import Fault, Records, Share
+from lakehouse_ingest.stages.records import Fault, Records, Share
 from lakehouse_ingest.stages.tally import HEADER, LANDED, LENGTH, LOOKED_AT, OUTCOMES, REASONS, Tally
 
 AGAIN = "nothing of the batch is committed, and it is read again"

@@ -46,9 +46,9 @@ from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.settings.named_code import ASKED_FOR
-from lakehouse_ingest.stages.arrow.faults import SHOWN, known_as, misfit_told
-from lakehouse_ingest.stages.arrow.records import Fault, Records
-from lakehouse_ingest.stages.arrow.rows import Decoded, RowBuilder, Shaped
+from lakehouse_ingest.stages.faults import SHOWN, known_as, misfit_told
+from lakehouse_ingest.stages.records import Fault, Records
+from lakehouse_ingest.stages.rows import Decoded, RowBuilder, Shaped
 
 STAGE = "transform"
 GROUP = "lakehouse_ingest.transforms"

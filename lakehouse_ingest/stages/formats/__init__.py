@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from lakehouse_ingest import plugins
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.records import Fault, Tree
+from lakehouse_ingest.stages.records import Fault, Tree
 
-FORMATS = {"json": "lakehouse_ingest.stages.arrow.formats.json_object"}
+FORMATS = {"json": "lakehouse_ingest.stages.formats.json_object"}
 GROUP = "lakehouse_ingest.formats"
 
 
 @runtime_checkable
-class ArrowFormat(Protocol):
+class Format(Protocol):
     """What the street asks of a format.
 
     A format that knows only texts says so with an attribute `untyped = True`. Then a text is read as the type that its
@@ -36,7 +36,7 @@ class ArrowFormat(Protocol):
 
 
 @runtime_checkable
-class ColumnarFormat(ArrowFormat, Protocol):
+class ColumnarFormat(Format, Protocol):
     """A format with a fast decoder as well."""
 
     def columns(
@@ -50,6 +50,6 @@ class ColumnarFormat(ArrowFormat, Protocol):
         """
 
 
-def chosen(name: str) -> ArrowFormat:
+def chosen(name: str) -> Format:
     """The format that `streams.format` names."""
-    return cast("ArrowFormat", plugins.load("streams.format", name, FORMATS, GROUP, ArrowFormat))
+    return cast("Format", plugins.load("streams.format", name, FORMATS, GROUP, Format))

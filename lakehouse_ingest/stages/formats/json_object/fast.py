@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import ColumnPlan
-from lakehouse_ingest.stages.arrow.formats.json_object.nodes import NO_VALUE, Digits, Fields, Node, node_of
-from lakehouse_ingest.stages.arrow.formats.json_object.reference import DIGITS, LEVELS, tree
+from lakehouse_ingest.stages.formats.json_object.nodes import NO_VALUE, Digits, Fields, Node, node_of
+from lakehouse_ingest.stages.formats.json_object.reference import DIGITS, LEVELS, tree
 
 CHUNK = 2_000  # so many objects stay in the processor's cache
 LOOKED_AT = 8  # records that are learned from at once

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_ingest.schema.arrow_types import wire_type
-from lakehouse_ingest.stages.arrow.fitting import Fitted, Fitter
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat, ColumnarFormat
-from lakehouse_ingest.stages.arrow.plans import RoutePlan
-from lakehouse_ingest.stages.arrow.records import Fault, Records, Tree
-from lakehouse_ingest.stages.arrow.shaping import Row, Shaper, coordinates
-from lakehouse_ingest.stages.arrow.untyped import reading
+from lakehouse_ingest.stages.fitting import Fitted, Fitter
+from lakehouse_ingest.stages.formats import ColumnarFormat, Format
+from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.records import Fault, Records, Tree
+from lakehouse_ingest.stages.shaping import Row, Shaper, coordinates
+from lakehouse_ingest.stages.untyped import reading
 
 Rescued = Mapping[str, str]  # the JSON of fields that no column takes
 
@@ -56,7 +56,7 @@ class Shaped:
 class RowBuilder:
     """Makes rows by one plan. It is built once, for all records of the route that a task reads."""
 
-    def __init__(self, route: RoutePlan, form: ArrowFormat) -> None:
+    def __init__(self, route: RoutePlan, form: Format) -> None:
         self._form, self._columns = form, route.plan.columns
         self._fitter, self._shaper = Fitter(route), Shaper(route.plan)
         self._typed = reading(form, route.plan.columns)

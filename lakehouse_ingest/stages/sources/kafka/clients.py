@@ -3,7 +3,7 @@
 from lakehouse_ingest.settings import SourceSettings
 from lakehouse_ingest.settings.field_types import given
 from lakehouse_ingest.settings.secret_words import revealed
-from lakehouse_ingest.stages.sources.client_options import known_options
+from lakehouse_ingest.stages.sources.kafka.client_options import known_options
 
 
 def for_librdkafka(source: SourceSettings) -> dict[str, str]:

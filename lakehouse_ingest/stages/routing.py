@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import StreamSettings, TableSettings
-from lakehouse_ingest.stages.arrow.formats import ArrowFormat
-from lakehouse_ingest.stages.arrow.records import Fault, Faults, Records
+from lakehouse_ingest.stages.formats import Format
+from lakehouse_ingest.stages.records import Fault, Faults, Records
 
 STAGE = "route"
 NOT_KEPT: Final = "not kept"  # the route of records that `keep_types` filters out
@@ -63,7 +63,7 @@ class Routed:
 class Router:
     """The routes of one stream. It is made once and sees each chunk of records."""
 
-    def __init__(self, stream: StreamSettings, form: ArrowFormat) -> None:
+    def __init__(self, stream: StreamSettings, form: Format) -> None:
         self._stream = stream
         self._form = form
         self._keeps = _searching(stream.keep_types) if stream.keep_types else None
@@ -151,7 +151,7 @@ def refused(rows: pa.Array, reason: Reason, detail: str, told: str = "") -> Faul
     return dict.fromkeys(rows.to_pylist(), Fault(reason, detail, STAGE, told))
 
 
-def unreadable_or(form: ArrowFormat, records: Records, fault: Fault) -> Faults:
+def unreadable_or(form: Format, records: Records, fault: Fault) -> Faults:
     """The faults of records whose route leads to no table. A record that can't be read says so instead."""
     read = (form.tree(value) for value in records.rows["value"].to_pylist())
     return {row: each if isinstance(each, Fault) else fault for row, each in enumerate(read)}
