@@ -10,8 +10,9 @@ from pyiceberg.exceptions import NamespaceNotEmptyError
 
 from catalog import CatalogClient, CatalogError, Column, TableSpec, create_table, ensure_namespace
 from tests.services import catalogs
-from tests.services.catalogs import NAMESPACE, Embedded, Gated, Given, Kind, OfPyiceberg
+from tests.services.catalogs import NAMESPACE, Can, Embedded, Gated, Given, Kind, OfPyiceberg
 from tests.services.gateway import Gateway
+from tests.services.landings import LandingBench
 
 
 @pytest.fixture(scope="package", params=[*catalogs.RUN, *catalogs.GIVEN])
@@ -47,6 +48,12 @@ def unmade() -> str:
 def name(lake: CatalogClient, unmade: str) -> str:
     create_table(lake, TableSpec(unmade, (Column("id", "long"), Column("site", "string")), ()))
     return unmade
+
+
+@pytest.fixture
+def bench(kind: Kind, lake: CatalogClient, unmade: str) -> LandingBench:
+    odd = [version for version, can in ((1, Can.OLD_FORMATS), (3, Can.NEW_FORMATS)) if can not in kind.cannot]
+    return LandingBench(lake, unmade, formats=(2, *odd))
 
 
 def clear(lake: CatalogClient, namespace: tuple[str, ...]) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from catalog import Attempts, CatalogError
-from tests.services.landings import LandingBench, LandingWriter, doubled
+from tests.services.landings import LandingBench, LandingWriter, doubled, no_waiting
 from tests.services.troubled import Troubled, behind, passed
+
+__all__ = ["TestInterleavings", "no_waiting"]
 
 SCENARIOS, STEPS, FIRST = 16, 10, 100
 FOREIGN = 7
