@@ -23,9 +23,9 @@ from catalog import (
     open_branch,
     probe,
 )
+from tests.conformance.commits import compact, expire
 from tests.conformance.conftest import clear
-from tests.conformance.test_catalog import compact, expire
-from tests.conformance.test_tables import a_view
+from tests.conformance.tables import a_view
 from tests.services.catalogs import NAMESPACE, VARIABLE, Can, Given, Kind, asked_at
 from tests.services.gateway import Gateway
 

@@ -20,7 +20,7 @@ from catalog import (
     load,
     plan,
 )
-from tests.conformance.test_tables import append, delete_by_value
+from tests.conformance.tables import append, delete_by_value
 from tests.services.catalogs import Can, Kind
 
 

@@ -29,7 +29,7 @@ from catalog import (
     rewrite_rows,
     rows_with,
 )
-from tests.conformance.test_tables import DeletesWriter
+from tests.conformance.tables import DeletesWriter
 from tests.services.catalogs import Can, Kind
 
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
