@@ -29,8 +29,8 @@ from tests.services.pipelines import JAVA_OPTIONS, QUICKLY
 settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("drawn")
 
-# Containers often forbid Python to keep what it has compiled. Then every process that a test starts would compile all of
-# its packages again, which takes as long as the rest of a start; and each worker all tests.
+# Containers often forbid Python to keep what it has compiled. Every process that a test starts would then compile its
+# packages again, which takes as long as the rest of its start, and each worker all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -13,7 +13,7 @@ from tests.conformance.commits import COLUMNS, begin, land
 from tests.services import catalogs
 from tests.services.catalogs import NAMESPACE, Can, Embedded, Gated, Given, Kind, OfPyiceberg
 from tests.services.gateway import Gateway
-from tests.services.landings import LandingBench
+from tests.services.landings import LandingBench, without_waiting
 
 
 @pytest.fixture(scope="package", params=[*catalogs.RUN, *catalogs.GIVEN])
@@ -74,7 +74,8 @@ def filled(kind: Kind, lake: CatalogClient, partitioned: str) -> str:
 
 
 @pytest.fixture
-def bench(kind: Kind, lake: CatalogClient, unmade: str) -> LandingBench:
+def bench(kind: Kind, lake: CatalogClient, unmade: str, monkeypatch: pytest.MonkeyPatch) -> LandingBench:
+    without_waiting(monkeypatch)
     odd = [version for version, can in ((1, Can.OLD_FORMATS), (3, Can.NEW_FORMATS)) if can not in kind.cannot]
     return LandingBench(lake, unmade, formats=(2, *odd))
 

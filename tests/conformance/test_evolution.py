@@ -38,8 +38,10 @@ from catalog import (
     plan,
 )
 from tests.conformance.tables import append, columns, ids_of, meanwhile, rows_of, step
-from tests.services.catalogs import NAMESPACE, Can, Kind
+from tests.services.catalogs import GIVEN, NAMESPACE, WITHOUT_GATE, Can, Kind
 from tests.services.schemas import arrivals
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 BEFORE = (
     Column("id", "int", required=True, doc="old"),

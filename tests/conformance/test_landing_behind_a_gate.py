@@ -8,8 +8,8 @@ for the others.
 import pytest
 
 from tests.services.catalogs import Gated
-from tests.services.landing_cases import TestDidItLand, TestLanding, no_waiting, writer
+from tests.services.landing_cases import TestLanding, writer
 
-__all__ = ["TestDidItLand", "TestLanding", "no_waiting", "writer"]
+__all__ = ["TestLanding", "writer"]
 
 pytestmark = pytest.mark.parametrize("kind", [Gated.name], indirect=True, scope="package")

@@ -14,7 +14,9 @@ from catalog import (
     plan,
 )
 from tests.conformance.tables import PARTITIONS_EVOLVE, TIMED, append, columns, layout, meanwhile, rows_of, step
-from tests.services.catalogs import Kind
+from tests.services.catalogs import GIVEN, WITHOUT_GATE, Kind
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 TRANSFORMS = ("id", "year(ts)", "month(day)", "bucket(4, site)", "truncate(2, place.city) as c", "void(place.city)")
 

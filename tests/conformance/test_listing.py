@@ -21,7 +21,9 @@ from catalog import (
     plan,
 )
 from tests.conformance.tables import append, delete_by_value
-from tests.services.catalogs import Can, Kind
+from tests.services.catalogs import GIVEN, WITHOUT_GATE, Can, Kind
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 
 def local(path: str) -> Path:

@@ -19,6 +19,9 @@ from catalog.appends import written_files
 from catalog.commits import MAIN, append_onto_main, commit, ref_is_at, set_branch
 from catalog.conversions import state_of
 from tests.conformance.commits import Send, anyhow, foreign_commit, ids_in, on_commit
+from tests.services.catalogs import GIVEN, WITHOUT_GATE
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ from catalog import (
     rows_with,
 )
 from tests.conformance.tables import DeletesWriter
-from tests.services.catalogs import Can, Kind
+from tests.services.catalogs import GIVEN, WITHOUT_GATE, Can, Kind
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
 

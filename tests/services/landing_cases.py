@@ -28,12 +28,11 @@ from tests.services.landings import (
     LandingWriter,
     data_files,
     live,
-    no_waiting,
     writer,
 )
 from tests.services.troubled import Troubled, behind, passed
 
-__all__ = ["TestDidItLand", "TestFenceMovesWithMain", "TestLanding", "no_waiting", "writer"]
+__all__ = ["TestDidItLand", "TestFenceMovesWithMain", "TestLanding", "writer"]
 
 Act = Callable[[LandingBench], object]
 

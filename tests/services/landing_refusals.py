@@ -38,7 +38,6 @@ from tests.services.landings import (
     LandingWriter,
     assert_all_there,
     data_files,
-    no_waiting,
     writer,
 )
 from tests.services.troubled import Troubled, behind, cut, passed
@@ -51,7 +50,6 @@ __all__ = [
     "TestOlderWriter",
     "TestRows",
     "TestWhoFailed",
-    "no_waiting",
     "writer",
 ]
 

@@ -184,10 +184,10 @@ class LandingWriter:
             self.expected = replace(self.expected, fence=replace(fence, snapshot=state.refs[fence.branch]))
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the cases are imported: a commit that is refused is tried again at once."""
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that is refused is tried again at once, and nobody waits for the disk."""
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 @pytest.fixture
