@@ -27,6 +27,7 @@ from catalog import (
 )
 from tests.conformance.commits import COLUMNS, Send, anyhow, begin, foreign_commit, held, ids_in, land, on_commit
 from tests.services.catalogs import NAMESPACE, Can, Kind
+from tests.services.landings import without_waiting
 
 
 class TestBranch:
@@ -122,9 +123,13 @@ class TestBranch:
 
 class TestCommit:
     def test_comes_through_among_neighbours_that_never_rest(
-        self, lake: CatalogClient, others: CatalogClient, filled: str
+        self, monkeypatch: pytest.MonkeyPatch, lake: CatalogClient, others: CatalogClient, filled: str
     ) -> None:
-        """Between our look at the table and our commit somebody else's comes, again and again, but not for ever."""
+        """Between our look at the table and our commit somebody else's comes, again and again, but not for ever.
+
+        So it does however long we wait between two tries.
+        """
+        without_waiting(monkeypatch)
         row = lake.pyiceberg.load_table(filled).scan(limit=1).to_arrow()
         first = 5  # so often are they
         refused: list[int] = []
