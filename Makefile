@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Containers often forbid Python to keep what it has compiled. Half of a start would then be spent on compiling it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install demo test test-core test-long faults soak readers docs check format lock bench wheel clean
 
@@ -21,12 +23,13 @@ help:
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
 
-# The lock names every package with its hashes; uv reads it many times faster than pip.
+# The lock names every package with its hashes; uv reads it many times faster than pip. Unless it is told to, it compiles
+# nothing, and whoever may not write into the environment would compile half of it at each start.
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@echo "Installing the locked Python packages (about 700 MB, most of it Spark) into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 

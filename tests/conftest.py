@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, default_int_handler, getsignal, signal
@@ -27,6 +28,11 @@ from tests.services.pipelines import JAVA_OPTIONS, QUICKLY
 # Hypothesis draws anew each time, and a failure prints what repeats it. No deadline: a busy machine is no bug.
 settings.register_profile("drawn", print_blob=True, derandomize=False, deadline=None)
 settings.load_profile("drawn")
+
+# Containers often forbid Python to keep what it has compiled. Every process that a test starts would then compile its
+# packages again, which takes as long as the rest of its start, and each worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 IN_CONTAINERS = os.environ.get("LAKEHOUSE_TEST_SERVICES") == "containers"
 

@@ -8,10 +8,12 @@ from contextlib import suppress
 import pytest
 from pyiceberg.exceptions import NamespaceNotEmptyError
 
-from catalog import CatalogClient, CatalogError, Column, TableSpec, create_table, ensure_namespace
+from catalog import CatalogClient, CatalogError, Partition, TableSpec, create_table, ensure_namespace, open_branch
+from tests.conformance.commits import COLUMNS, begin, land
 from tests.services import catalogs
-from tests.services.catalogs import NAMESPACE, Embedded, Gated, Given, Kind, OfPyiceberg
+from tests.services.catalogs import NAMESPACE, Can, Embedded, Gated, Given, Kind, OfPyiceberg
 from tests.services.gateway import Gateway
+from tests.services.landings import LandingBench, without_waiting
 
 
 @pytest.fixture(scope="package", params=[*catalogs.RUN, *catalogs.GIVEN])
@@ -45,8 +47,37 @@ def unmade() -> str:
 
 @pytest.fixture
 def name(lake: CatalogClient, unmade: str) -> str:
-    create_table(lake, TableSpec(unmade, (Column("id", "long"), Column("site", "string")), ()))
+    create_table(lake, TableSpec(unmade, COLUMNS, ()))
     return unmade
+
+
+@pytest.fixture
+def partitioned(lake: CatalogClient, unmade: str) -> str:
+    create_table(lake, TableSpec(unmade, COLUMNS, (Partition.parse("site"),)))
+    return unmade
+
+
+@pytest.fixture
+def others(kind: Kind) -> Iterator[CatalogClient]:
+    """Somebody else's client."""
+    with kind.opened() as lake:
+        yield lake
+
+
+@pytest.fixture
+def filled(kind: Kind, lake: CatalogClient, partitioned: str) -> str:
+    """A table with one published row and the branch `ours` at main's head."""
+    begin(kind, lake, partitioned)
+    open_branch(lake, partitioned, "ours")
+    land(lake, partitioned, 1)
+    return partitioned
+
+
+@pytest.fixture
+def bench(kind: Kind, lake: CatalogClient, unmade: str, monkeypatch: pytest.MonkeyPatch) -> LandingBench:
+    without_waiting(monkeypatch)
+    odd = [version for version, can in ((1, Can.OLD_FORMATS), (3, Can.NEW_FORMATS)) if can not in kind.cannot]
+    return LandingBench(lake, unmade, formats=(2, *odd))
 
 
 def clear(lake: CatalogClient, namespace: tuple[str, ...]) -> None:

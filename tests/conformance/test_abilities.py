@@ -19,12 +19,14 @@ from catalog import (
     ensure_namespace,
     has_namespace,
     load,
+    names_in,
     open_branch,
+    probe,
 )
+from tests.conformance.commits import compact, expire
 from tests.conformance.conftest import clear
-from tests.conformance.test_catalog import compact, expire
-from tests.conformance.test_tables import a_view
-from tests.services.catalogs import VARIABLE, Can, Given, Kind, asked_at
+from tests.conformance.tables import a_view
+from tests.services.catalogs import NAMESPACE, VARIABLE, Can, Given, Kind, asked_at
 from tests.services.gateway import Gateway
 
 COLUMNS = (Column("id", "long"),)
@@ -103,6 +105,19 @@ def test_a_catalog_can_do_what_it_does_not_say_it_cannot(
     else:
         said = "it was tried"
     assert able is (can not in kind.cannot), f"{kind.name} {'can' if able else 'can not'}: {can} ({said})"
+
+
+class TestProbe:
+    """Rule 7."""
+
+    def test_finds_every_ability_that_landing_needs(self, lake: CatalogClient) -> None:
+        before = {*names_in(lake, NAMESPACE)}
+        assert probe(lake, NAMESPACE).failures == (), before
+        assert {*names_in(lake, NAMESPACE)} == before
+
+    def test_uses_a_namespace_that_goes_away_again(self, lake: CatalogClient) -> None:
+        assert probe(lake, "lakehouse_probed").keeps_fences
+        assert not has_namespace(lake, "lakehouse_probed")
 
 
 def test_a_catalog_given_by_the_environment_is_let_in_to_and_left_as_it_was(rest_uri: str) -> None:

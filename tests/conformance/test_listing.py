@@ -20,8 +20,10 @@ from catalog import (
     load,
     plan,
 )
-from tests.conformance.test_tables import append, delete_by_value
-from tests.services.catalogs import Can, Kind
+from tests.conformance.tables import append, delete_by_value
+from tests.services.catalogs import GIVEN, WITHOUT_GATE, Can, Kind
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 
 def local(path: str) -> Path:

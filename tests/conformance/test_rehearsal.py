@@ -24,7 +24,9 @@ from catalog import (
     rehearse,
     set_properties,
 )
-from tests.services.catalogs import NAMESPACE
+from tests.services.catalogs import GIVEN, NAMESPACE, WITHOUT_GATE
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 
 def shape(state: TableState) -> tuple[object, ...]:

@@ -29,8 +29,10 @@ from catalog import (
     rewrite_rows,
     rows_with,
 )
-from tests.conformance.test_tables import DeletesWriter
-from tests.services.catalogs import Can, Kind
+from tests.conformance.tables import DeletesWriter
+from tests.services.catalogs import GIVEN, WITHOUT_GATE, Can, Kind
+
+pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
 
 COLUMNS = (Column("id", "long"), Column("site", "string"), Column("note", "string"))
 

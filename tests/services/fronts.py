@@ -101,6 +101,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits 40 ms until the client has acknowledged the headers
     front: Front
 
     def _serve(self) -> None:

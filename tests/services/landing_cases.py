@@ -21,19 +21,18 @@ from catalog import (
 )
 from catalog.commits import LONGEST_AGE_MS, MAIN
 from catalog.retries import FEW, MANY
-from tests.services.landings import BRANCH, TOKEN, LandingBench, LandingWriter, data_files, live
+from tests.services.landings import (
+    BRANCH,
+    TOKEN,
+    LandingBench,
+    LandingWriter,
+    data_files,
+    live,
+    writer,
+)
 from tests.services.troubled import Troubled, behind, passed
 
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-
-
-@pytest.fixture
-def writer(bench: LandingBench) -> LandingWriter:
-    return bench.writer()
-
+__all__ = ["TestDidItLand", "TestFenceMovesWithMain", "TestLanding", "writer"]
 
 Act = Callable[[LandingBench], object]
 

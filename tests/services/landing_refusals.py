@@ -32,8 +32,26 @@ from catalog import (
 from catalog.commits import MAIN
 from catalog.file_sinks import local_path
 from catalog.retries import FEW, MANY
-from tests.services.landings import BRANCH, LandingBench, LandingWriter, assert_all_there, data_files
+from tests.services.landings import (
+    BRANCH,
+    LandingBench,
+    LandingWriter,
+    assert_all_there,
+    data_files,
+    writer,
+)
 from tests.services.troubled import Troubled, behind, cut, passed
+
+__all__ = [
+    "TestEvolution",
+    "TestLayoutIsRequired",
+    "TestMainAlone",
+    "TestManifests",
+    "TestOlderWriter",
+    "TestRows",
+    "TestWhoFailed",
+    "writer",
+]
 
 Act = Callable[[LandingBench], object]
 

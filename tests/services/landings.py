@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import pytest
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
@@ -181,6 +182,17 @@ class LandingWriter:
     def follow(self, state: TableState) -> None:
         if fence := self.expected.fence:
             self.expected = replace(self.expected, fence=replace(fence, snapshot=state.refs[fence.branch]))
+
+
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that is refused is tried again at once, and nobody waits for the disk."""
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def writer(bench: LandingBench) -> LandingWriter:
+    return bench.writer()
 
 
 def doubled(ids: Sequence[int]) -> list[int]:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -47,11 +48,43 @@ def until(what: Callable[[], bool], seconds: float, look: float = LOOK) -> bool:
     return True
 
 
+class Heard:
+    """What a log says so far. It is asked fifty times a second, so only what is new is read and parsed."""
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._lock = log, Lock()
+        self._text, self._parsed = bytearray(), 0
+        self._events: list[Event] = []
+
+    def events(self) -> list[Event]:
+        with self._lock:
+            self._read()
+            end = self._text.rfind(b"\n") + 1  # the last line may be half written
+            for line in self._text[self._parsed : end].decode(errors="replace").splitlines():
+                with suppress(ValueError):
+                    event = json.loads(line)
+                    if isinstance(event, dict):
+                        self._events.append(event)
+            self._parsed = max(self._parsed, end)
+            return [*self._events]
+
+    def has(self, word: str) -> bool:
+        with self._lock:
+            self._read()
+            return word.encode() in self._text
+
+    def _read(self) -> None:
+        with self._log.open("rb") as log:
+            log.seek(len(self._text))
+            self._text += log.read()
+
+
 class Running:
     """One start of a pipeline, in a process group of its own; `log` is all that it said."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
         self.log, self.started = log, time.monotonic()
+        self._heard = Heard(log)
         self._seen: set[tuple[int, str]] = set()  # its children, so long as it lived, and when each began
         with log.open("wb") as said:
             self._process = subprocess.Popen(
@@ -76,13 +109,7 @@ class Running:
 
     def events(self, name: str | None = None) -> list[Event]:
         """Its log so far; what is no JSON is not ours."""
-        found: list[Event] = []
-        for line in self.log.read_text(errors="replace").splitlines():
-            with suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict) and name in (None, event.get("event")):
-                    found.append(event)
-        return found
+        return [event for event in self._heard.events() if name in (None, event.get("event"))]
 
     def last_words(self) -> list[str]:
         """The lines that are no log events."""
@@ -91,7 +118,7 @@ class Running:
 
     def is_struck(self) -> bool:
         """By a fail point: a worker's words come to the log by way of Spark."""
-        return "fail_point" in self.log.read_text(errors="replace")
+        return self._heard.has("fail_point")
 
     def wait_for(self, name: str, count: int = 1, seconds: float = STARTING) -> Event:
         """The count-th event of this name; fails when the process ends before, or with the deadline."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import typer
-from pyiceberg.catalog.sql import SqlCatalog
 
 import catalog
 from lakehouse_ingest.cli.app import app
@@ -18,6 +17,7 @@ from lakehouse_ingest.schema.layout import partitions_of
 from lakehouse_ingest.settings import Settings, load_settings, reference
 from lakehouse_ingest.settings.named_code import ASKED_FOR
 from tests.services.pages import ROOT, Page, pages
+from tests.services.sqlite_catalog import sqlite_catalog
 
 PAGES = pages()
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def test_the_example_of_the_catalog_package_runs(
 ) -> None:
     """As it stands, and prints what it says it does; only that the catalog is another one, and empty."""
     (program,) = (each for page in PAGES for each in page.blocks("python") if "from catalog import" in each)
-    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    there = sqlite_catalog(tmp_path)
     monkeypatch.setattr(catalog, "connect", lambda _: catalog.CatalogClient(there))
     made: dict[str, catalog.TableState] = {}
     exec(program, made)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +187,15 @@ def test_a_broker_that_comes_up_and_knows_of_none_ends_nothing_but_the_question(
 ) -> None:
     """An administrator's question about the cluster would end the process here."""
     monkeypatch.setattr(kafka, "ASK_S", 2.0)
-    for knowing in range(4):
+
+    def ask(knowing: int) -> None:
         with young_broker(knowing) as address:
             source = kafka.Kafka(SourceSettings(brokers=address), ["sensors"])
             with pytest.raises(TryAgain):
                 source.identity()
+
+    with ThreadPoolExecutor(4) as together:
+        assert len(list(together.map(ask, range(4)))) == 4
 
 
 def test_an_answer_that_nobody_waits_for_any_more_ends_nothing() -> None:

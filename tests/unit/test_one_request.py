@@ -1,17 +1,16 @@
 """A pipeline's commits with one request: marks of exactly the head that is built upon, turns, fences, positions."""
 
 import random
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
-from pyiceberg.catalog.sql import SqlCatalog
 
-from catalog import CatalogClient, TableState, ensure_namespace
+from catalog import CatalogClient, TableState
 from lakehouse_ingest.errors import LakehouseError, Superseded, TableChanged, TryAgain
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.keys import SETTINGS, TOKEN
@@ -26,25 +25,17 @@ from lakehouse_ingest.tables.landing import (
 )
 from lakehouse_ingest.tables.position import Position
 from lakehouse_ingest.tables.turns import Turns
-from tests.services.landings import LandingBench, doubled
+from tests.services.landings import LandingBench, doubled, without_waiting
 from tests.services.troubled import Troubled, behind, cut, passed
 
 BRANCH = "ingest_plant_1"
 WAYS: dict[str, type[OneRequest]] = {"branch": OneCommit, "direct": OneCommitDirect}
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
-
-
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[LandingBench]:
-    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db?timeout=60", warehouse=f"file://{tmp_path}")
-    client = CatalogClient(there)
-    ensure_namespace(client, "ns")
-    yield LandingBench(client, "ns.t")
-    there.close()
+def bench(file_lake: CatalogClient, monkeypatch: pytest.MonkeyPatch) -> LandingBench:
+    without_waiting(monkeypatch)
+    return LandingBench(file_lake, f"ns.t{uuid.uuid4().hex[:12]}")
 
 
 @dataclass

@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,8 +13,7 @@ from typer.testing import CliRunner
 from lakehouse_ingest import errors
 from lakehouse_ingest.cli.app import app
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.settings import layers, reference
-from lakehouse_ingest.settings.json_schema import schema
+from lakehouse_ingest.settings import json_schema, layers, reference
 from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.tables import batch_log
 from tests.docs import reference_pages
@@ -55,6 +55,8 @@ class TestClosedLists:
         codes = {each.exit_code for each in reference_pages.error_classes(errors.LakehouseError)}
         assert codes <= {*errors.EXIT_CODES}
 
+
+schema = cache(json_schema.schema)
 
 # -- the schema -------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
 from catalog import CatalogClient, Column, TableSpec, create_table, ensure_namespace, table_files
 from lakehouse_ingest.errors import TryAgain
@@ -19,6 +18,7 @@ from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Share
+from tests.services.sqlite_catalog import sqlite_catalog
 
 TYPES, EACH = 5, 40
 
@@ -37,7 +37,7 @@ class Given:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Work:
-    client = CatalogClient(SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w"))
+    client = CatalogClient(sqlite_catalog(tmp_path))
     ensure_namespace(client, "ns")
     columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
     create_table(client, TableSpec("ns.dead_letters", columns))

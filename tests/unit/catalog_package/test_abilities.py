@@ -21,6 +21,7 @@ from pyiceberg.table.update import (
 
 from catalog import CatalogClient, OutcomeUnknown, ensure_namespace, has_namespace, names_in, probe
 from catalog.commits import MAIN
+from tests.services.sqlite_catalog import sqlite_catalog
 
 Requirement = Any
 
@@ -51,7 +52,7 @@ class Lax:
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[SqlCatalog]:
-    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    there = sqlite_catalog(tmp_path)
     ensure_namespace(CatalogClient(there), "ns")
     yield there
     there.close()

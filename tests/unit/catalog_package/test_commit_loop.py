@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 
 from catalog import (
@@ -26,13 +25,14 @@ from catalog import (
 from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import MAIN, append_onto_main, properties_update, ref_is_at, set_branch
 from catalog.retries import LookAgain, look_until_settled, retrying
+from tests.services.sqlite_catalog import sqlite_catalog
 
 NAME = "ns.t"
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[CatalogClient]:
-    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    there = sqlite_catalog(tmp_path)
     lake = CatalogClient(there)
     ensure_namespace(lake, "ns")
     create_table(lake, TableSpec(NAME, (Column("n", "long"),)))

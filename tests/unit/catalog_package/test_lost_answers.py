@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse
 
 from catalog import (
@@ -26,6 +25,7 @@ from catalog import (
     open_branch,
     rewrite_rows,
 )
+from tests.services.sqlite_catalog import sqlite_catalog
 
 NAME, BRANCH = "ns.t", "ours"
 ROWS = [{"n": 2}]
@@ -35,7 +35,7 @@ Do = Callable[[CatalogClient], object]
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[CatalogClient]:
     """One row, and a branch at main's head."""
-    there = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    there = sqlite_catalog(tmp_path)
     lake = CatalogClient(there)
     ensure_namespace(lake, "ns")
     create_table(lake, TableSpec(NAME, (Column("n", "long"),)))

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from catalog import CatalogClient, Column, Partition, Sort, TableSpec, create_table, ensure_namespace
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles
 from catalog.file_columns import Rows
 from catalog.file_writer import FileWriter
+from tests.services.sqlite_catalog import sqlite_catalog
 
 NAMES = FileNames("sensors", epoch=7, batch=42, share=3, attempt=0)
 
@@ -21,7 +21,7 @@ class Lake:
     """A catalog in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.pyiceberg = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+        self.pyiceberg = sqlite_catalog(folder)
         self.client = CatalogClient(self.pyiceberg)
         ensure_namespace(self.client, "ns")
 
