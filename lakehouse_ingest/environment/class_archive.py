@@ -34,7 +34,7 @@ from lakehouse_ingest.settings import SparkSettings
 
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # Java would name each class that it can't keep
 PATIENCE_S = 300.0
-FORM = "2"  # changes with what `_imitate_batches` does
+FORM = "3"  # changes with the class path of `spark_process.command`, and with what `_imitate_batches` does
 TASKS = 2
 
 
