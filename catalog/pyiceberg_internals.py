@@ -7,6 +7,7 @@ this module against the new release first; no other module may touch a name with
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -259,6 +260,25 @@ def _offsets(array: pa.Array) -> pa.Array:
 # -- requests: the public class has no time limit, and believes what tables and catalogs say --------------------------
 
 
+class _Remembered:
+    """What the environment says of proxies and certificates for a host, asked once.
+
+    requests reads all variables twice for each request, which takes a millisecond.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._ask = session, session.merge_environment_settings
+        self._known: dict[object, Mapping[str, Any]] = {}
+
+    def __call__(self, url: str, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
+        own = self._session
+        at = urlsplit(url)
+        key = repr((at.scheme, at.netloc, proxies, stream, verify, cert, own.proxies, own.verify, own.cert))
+        if key not in self._known:
+            self._known[key] = self._ask(url, proxies, stream, verify, cert)
+        return {**self._known[key]}
+
+
 class LimitedRestCatalog(RestCatalog):
     """pyiceberg's REST catalog with a time limit on every request: requests itself would wait for ever."""
 
@@ -307,6 +327,7 @@ class LimitedRestCatalog(RestCatalog):
         # pyiceberg calls this first for each new session, before it asks for a token. A transport adapter with a
         # time limit would not do: the one that signs requests for AWS replaces it.
         session.request = partial(session.request, timeout=self._timeout)  # type: ignore[method-assign]
+        session.merge_environment_settings = _Remembered(session)  # type: ignore[method-assign]
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
         # Without a token pyiceberg would send "Bearer None", even in place of a header from the properties.

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from threading import Event
 
 import pyspark
 from filelock import FileLock
@@ -25,6 +26,7 @@ from lakehouse_ingest.environment.jars import (
     ensure,
     jars_folder_from,
     mistrust,
+    place_of,
     refuse_what_others_may_write,
 )
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
@@ -32,20 +34,24 @@ from lakehouse_ingest.settings import SparkSettings
 
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # Java would name each class that it can't keep
 PATIENCE_S = 300.0
+FORM = "3"  # changes with the class path of `spark_process.command`, and with what `_imitate_batches` does
+TASKS = 2
 
 
-def archive(java: Path) -> Path:
-    """Where it is, or will be."""
+def archive(java: Path, jars: Path | None = None) -> Path:
+    """Where it is, or will be. `jars`: the folder of those that are on the class path beside Spark's own."""
+    jars = jars or place_of("spark", folder=jars_folder_from(os.environ))
     home = java.resolve().parent.parent
     release = home / "release"
     about_java = release.read_text(encoding="utf-8") if release.is_file() else ""
-    made_of = "\n".join((str(home), about_java, pyspark.__version__, str(Path(pyspark.__file__).parent)))
+    spark = str(Path(pyspark.__file__).parent)
+    made_of = "\n".join((FORM, str(home), about_java, pyspark.__version__, spark, str(jars)))
     return cache_folder() / "classes" / f"spark-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}.jsa"
 
 
-def java_options(java: Path) -> str:
+def java_options(java: Path, jars: Path | None = None) -> str:
     """The options that make a start use it. Empty while there is none, or where others may write it: Java runs it."""
-    made = archive(java)
+    made = archive(java, jars)
     usable = made.is_file() and not mistrust(_kept(made))
     return f'"-XX:SharedArchiveFile={made}" -Xshare:auto {QUIET}' if usable else ""
 
@@ -69,7 +75,7 @@ def prepare(java: Path) -> bool:
 def warm(java: Path, fresh: Path) -> None:
     """Runs a Spark whose Java writes the archive when it ends. For a process of its own."""
     # A session asks this module for its options.
-    from lakehouse_ingest.environment.spark_session import session  # noqa: PLC0415
+    from lakehouse_ingest.environment.spark_session import session, session_of_its_own  # noqa: PLC0415
 
     settings = SparkSettings(
         master="local[2]",
@@ -80,8 +86,9 @@ def warm(java: Path, fresh: Path) -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
         session("classes", settings, jars, nowhere, java, Path(scratch), stop_s=PATIENCE_S) as spark,
+        session_of_its_own(spark) as own,
     ):
-        _imitate_a_batch(spark, scratch)
+        _imitate_batches(own, scratch)
 
 
 def _kept(made: Path) -> tuple[Path, ...]:
@@ -103,26 +110,30 @@ def _make(java: Path, made: Path) -> bool:
     return True
 
 
-def _imitate_a_batch(spark: SparkSession, scratch: str) -> None:
-    parsed = spark.range(1_000).selectExpr(
-        "id % 7 AS k", "from_json('{\"a\": 1}', 'a long') AS j", "parse_json('{\"a\": [1]}') AS v", "now() AS t"
-    )
-    parsed.persist()
-    parsed.groupBy("k").agg({"j.a": "sum"}).orderBy("k").collect()
-    parsed.drop("v").write.parquet(f"{scratch}/rows")
+def _imitate_batches(spark: SparkSession, scratch: str) -> None:
+    """A query that calls Python, and jobs whose tasks run in Python: all that Java does for a pipeline."""
+    ended = Event()
+
+    def batch(_: DataFrame, number: int) -> None:
+        numbered = list(enumerate(range(TASKS)))
+        spark.sparkContext.parallelize(numbered, TASKS).map(_unchanged).collect()
+        if number:
+            ended.set()
+
     query = (
-        spark.readStream.schema("k long")
-        .parquet(f"{scratch}/rows")
-        .writeStream.foreachBatch(_count)
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 1)
+        .load()
+        .writeStream.foreachBatch(batch)
         .option("checkpointLocation", f"{scratch}/checkpoint")
-        .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+    ended.wait(PATIENCE_S)
+    query.stop()
 
 
-def _count(rows: DataFrame, _: int) -> None:
-    rows.count()
+def _unchanged(task: tuple[int, int]) -> tuple[int, int]:
+    return task
 
 
 if __name__ == "__main__":

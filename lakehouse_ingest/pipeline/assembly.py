@@ -15,7 +15,7 @@ from lakehouse_ingest.environment.jars import ensure, jars_folder_from
 from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.environment.signals import stopping
-from lakehouse_ingest.environment.spark_session import session
+from lakehouse_ingest.environment.spark_session import starting
 from lakehouse_ingest.observe.events import CatalogServes
 from lakehouse_ingest.observe.watch import Watch, watch
 from lakehouse_ingest.pipeline.dry_run import Foresight, foresee
@@ -75,20 +75,21 @@ def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -
         watching.board.expect(stream.known_as for stream in settings.streams)
         stack.enter_context(watching.serving(settings.health, about(settings)))
         java, spark_jars = find_java(), ensure("spark", folder=jars)
-        uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
-        watching.hide(embedded_token(settings.catalog, uri))
         scratch = stack.enter_context(scratch_folder())
-        spark = stack.enter_context(
-            session(
+        # Its Java starts while the embedded catalog does.
+        started = stack.enter_context(
+            starting(
                 settings.name,
                 settings.spark,
                 spark_jars,
-                spark_properties(settings.catalog, settings.s3, uri),
                 java,
                 scratch,
                 lambda line: watching.relay(line.level, line.logger, line.text),
             )
         )
+        uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
+        watching.hide(embedded_token(settings.catalog, uri))
+        spark = stack.enter_context(started.session(spark_properties(settings.catalog, settings.s3, uri)))
         stop = stop or Event()
         pipeline = Pipeline(
             settings,

@@ -19,7 +19,7 @@ from tests.services.surroundings import PREFIX
 
 pytestmark = [pytest.mark.live, pytest.mark.faults, pytest.mark.timeout(300)]
 
-EVENTS, PARTITIONS = 20_000, 2
+EVENTS, PARTITIONS, AT_ONCE = 20_000, 2, 1_000
 TABLES = ("events", "dead_letters", "lakehouse_batches")
 SUPERSEDED = 3
 SETTLES_S = 2.0
@@ -34,6 +34,11 @@ class Scene:
     reader: Reader
     settings: str
     paused: Running
+
+    @property
+    def at_once(self) -> str:
+        """The same settings for who lands what is left, which needs no moments in between."""
+        return self.settings.replace(f"max_records = {AT_ONCE}", f"max_records = {EVENTS}")
 
     def tables(self) -> dict[str, tuple[list[int], int]]:
         """All that a reader can see: main's snapshots, and how many rows there are."""
@@ -80,7 +85,7 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
     create_topic(broker, topic, PARTITIONS)
     fill(broker, topic, EVENTS, PARTITIONS)
     moment, pipelines.environment[f"{PREFIX}CATALOG__PUBLISH"] = request.param
-    settings = settings_text(topic, broker, rest_uri, namespace, max_records=1_000)
+    settings = settings_text(topic, broker, rest_uri, namespace, max_records=AT_ONCE)
     running, reader = pipelines.start(settings), Reader(rest_uri, namespace)
     running.wait_for("batch_landed", 2)
     data = warehouse / namespace / "events"
@@ -96,7 +101,7 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
 def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
     scene: Scene, bench: Bench, pipelines: Pipelines
 ) -> None:
-    drained(bench, scene.settings, pipelines.environment)
+    drained(bench, scene.at_once, pipelines.environment)
     assert scene.landed() == scene.landed("by_duckdb")
     assert set(scene.landed().values()) == {1}
     assert len(scene.landed()) == EVENTS
@@ -106,7 +111,7 @@ def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
 # The harder case: main is still where it was when they were written.
 @paused_while(writing)
 def test_who_is_woken_when_its_replacement_has_only_begun_adds_nothing(scene: Scene, pipelines: Pipelines) -> None:
-    replacement = pipelines.start(scene.settings, "--until-latest")
+    replacement = pipelines.start(scene.at_once, "--until-latest")
     replacement.wait_for("started")
     replacement.freeze()
     assert not replacement.events("batch_landed"), "the replacement was too quick"

@@ -8,23 +8,58 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.environment.spark_session import OTHERS, Line, _arguments, _environment, _options
+from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.spark_process import HOME, OTHERS, Line, command, environment
+from lakehouse_ingest.environment.spark_session import _arguments, _catalog_options, _options
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import SparkSettings
 from telemetry.testing import recorded
+
+JAVA = Path("/java/bin/java")
 
 
 class TestOptions:
     def test_keep_secrets_of_the_catalog_out_of_a_command_line(self, tmp_path: Path) -> None:
         catalog = {"uri": "http://localhost:8181", "token": "planted-1", "s3.secret-access-key": "planted-2"}
-        options = _options("plant", SparkSettings(), [Path("a.jar")], catalog, tmp_path)
+        options = {**_catalog_options(catalog), **_options("plant", SparkSettings(), [Path("a.jar")], tmp_path)}
         assert "planted" in str(options)
-        assert "planted" not in str(_arguments(options))
+        assert "planted" not in str(command(JAVA, _arguments(options)))
         assert _arguments(options)["spark.jars"] == "a.jar"
 
     def test_put_jars_of_the_settings_beside_ours(self, tmp_path: Path) -> None:
         settings = SparkSettings(options={"spark.jars": "/opt/b.jar,/opt/c.jar"})
-        assert _options("plant", settings, [Path("a.jar")], {}, tmp_path)["spark.jars"] == "a.jar,/opt/b.jar,/opt/c.jar"
+        assert _options("plant", settings, [Path("a.jar")], tmp_path)["spark.jars"] == "a.jar,/opt/b.jar,/opt/c.jar"
+
+
+class TestCommand:
+    def test_is_that_of_sparks_own_script(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """But for our jars, and for a module of Java that only Spark's library for machine learning uses."""
+        options = {
+            "spark.master": "local[*]",
+            "spark.driver.memory": "3g",
+            "spark.driver.extraJavaOptions": '-Da="b c" -Xss4m',
+            "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC",
+            "spark.driver.extraClassPath": "/opt/x.jar:/opt/y",
+        }
+        for name, value in {"SPARK_SUBMIT_OPTS": "-Dsubmitted=1", "HADOOP_CONF_DIR": "/etc/hadoop"}.items():
+            monkeypatch.setenv(name, value)
+        java, launcher = find_java(), "org.apache.spark.launcher.Main"
+        words = command(java, options, [tmp_path / "ours.jar"])
+        asked = words[words.index("org.apache.spark.deploy.SparkSubmit") :]
+        said = subprocess.run(
+            [java, "-cp", HOME / "jars" / "*", launcher, *asked],
+            env=environment(java, options),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        theirs = said.strip("\0\n").split("\0")
+        theirs.remove("--add-modules=jdk.incubator.vector")
+        ours = [word.replace(f":{tmp_path / 'ours.jar'}", "") for word in words]
+        first = ours.index("--conf")  # the launcher keeps no order among these
+        assert ours[:first] == theirs[:first]
+        assert sorted(ours[first:]) == sorted(theirs[first:])
 
 
 class TestEnvironment:
@@ -33,10 +68,10 @@ class TestEnvironment:
         theirs = {name: f"of {name}" for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
         for name, value in theirs.items():
             monkeypatch.setenv(name, value)
-        with _environment(Path("/java/bin/java")):
-            assert os.environ["JAVA_HOME"] == "/java"
-            assert (Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
-            assert not os.environ.keys() & {*OTHERS}
+        found = environment(JAVA, {})
+        assert found["JAVA_HOME"] == "/java"
+        assert (Path(found["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+        assert not found.keys() & {*OTHERS}
         assert {name: os.environ[name] for name in theirs} == theirs
 
     def test_lets_workers_import_what_we_import(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -46,11 +81,11 @@ class TestEnvironment:
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(sys, "path", ["", *sys.path])
         (tmp_path / "planted_beside.py").write_text("found = 17")
-        with _environment(Path("/java/bin/java")):
-            first, second, *_ = os.environ["PYTHONPATH"].split(os.pathsep)
-            assert (first, second) == (str(Path.cwd()), str(tmp_path))
-            program = [sys.executable, "-c", "import planted_beside, lakehouse_ingest; print(planted_beside.found)"]
-            done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True, cwd="/")
+        found = environment(JAVA, {})
+        first, second, *_ = found["PYTHONPATH"].split(os.pathsep)
+        assert (first, second) == (str(Path.cwd()), str(tmp_path))
+        program = [sys.executable, "-c", "import planted_beside, lakehouse_ingest; print(planted_beside.found)"]
+        done = subprocess.run(program, env=found, capture_output=True, text=True, timeout=60, check=True, cwd="/")
         assert done.stdout == "17\n"
         assert "PYTHONPATH" not in os.environ
 
@@ -58,8 +93,7 @@ class TestEnvironment:
         """Its packages are in other folders."""
         monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python/bin/python3")
         monkeypatch.setenv("PYTHONPATH", "/opt/theirs")
-        with _environment(Path("/java/bin/java")):
-            assert os.environ["PYTHONPATH"] == "/opt/theirs"
+        assert environment(JAVA, {})["PYTHONPATH"] == "/opt/theirs"
 
 
 class TestLine:

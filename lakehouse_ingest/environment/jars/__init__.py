@@ -4,7 +4,14 @@
 to Java as files: to resolve versions at each start would cost half a minute and trust the network.
 """
 
-from lakehouse_ingest.environment.jars.cache import cache_folder, ensure, jars_folder_from, present, remove_cache
+from lakehouse_ingest.environment.jars.cache import (
+    cache_folder,
+    ensure,
+    jars_folder_from,
+    place_of,
+    present,
+    remove_cache,
+)
 from lakehouse_ingest.environment.jars.lock import ALL_KINDS, KINDS
 from lakehouse_ingest.environment.jars.trust import mistrust, refuse_what_others_may_write
 
@@ -15,6 +22,7 @@ __all__ = [
     "ensure",
     "jars_folder_from",
     "mistrust",
+    "place_of",
     "present",
     "refuse_what_others_may_write",
     "remove_cache",

@@ -15,9 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from lakehouse_ingest.environment.jars.download import download
 from lakehouse_ingest.environment.jars.lock import Jar, digest, listed, locked, wrong_files
-from lakehouse_ingest.environment.jars.progress import shown
 from lakehouse_ingest.environment.jars.trust import mistrust, refuse_what_others_may_write
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 
@@ -84,6 +82,13 @@ def home_of(kind: str, cache: Path) -> Path:
     return cache / "jars" / f"{kind}-{digest(kind)[:12]}"
 
 
+def place_of(kind: str, *, folder: Path | None = None) -> Path:
+    """The folder that `ensure` takes the jars of a kind from."""
+    if folder is None:
+        return home_of(kind, cache_folder())
+    return folder / kind if (folder / kind).is_dir() else folder
+
+
 def place_file(source: Path, place: Path) -> None:
     """Puts a file there as a link where that is possible, else as a copy. It appears whole, or not at all."""
     fresh = place.with_name(f"{place.name}.new")
@@ -97,7 +102,7 @@ def place_file(source: Path, place: Path) -> None:
 
 def _from_folder(kind: str, folder: Path) -> list[Path]:
     wanted = locked(kind)
-    home = folder / kind if (folder / kind).is_dir() else folder
+    home = place_of(kind, folder=folder)
     if wrong := wrong_files(home, wanted):
         raise SettingsRefused(
             f"LAKEHOUSE_INGEST_JARS names {folder}, where {listed(wrong)}: put the files of checksums.txt "
@@ -107,6 +112,10 @@ def _from_folder(kind: str, folder: Path) -> list[Path]:
 
 
 def _fill(kind: str, cache: Path) -> None:
+    # Few starts download anything, and to import what does takes a tenth of a second.
+    from lakehouse_ingest.environment.jars.download import download  # noqa: PLC0415
+    from lakehouse_ingest.environment.jars.progress import shown  # noqa: PLC0415
+
     home, wanted = home_of(kind, cache), locked(kind)
     fresh = home.with_name(f"{home.name}.new")
     try:
