@@ -42,12 +42,11 @@ class IdleFences:
         if not self.may_look:
             return
         now = self._looked = self.clock()
-        for one in self.held():
-            fence = one.place.fence
-            was, since = self._since.get(one.place.table, (None, now))
-            if fence != was:
-                self._since[one.place.table] = (fence, now)
-            elif fence is not None and now - since >= EVERY_S:
-                one.place = self.move_up(one.place)
+        held = [one for one in self.held() if one.place.fence is not None]
+        for one in held:
+            if self._since.get(one.place.table, (None, now))[0] != one.place.fence:
                 self._since[one.place.table] = (one.place.fence, now)
-                return
+        oldest = min(held, key=lambda one: self._since[one.place.table][1], default=None)
+        if oldest and now - self._since[oldest.place.table][1] >= EVERY_S:
+            oldest.place = self.move_up(oldest.place)
+            self._since[oldest.place.table] = (oldest.place.fence, now)

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
+from lakehouse_ingest.pipeline import idle_fences
 from lakehouse_ingest.pipeline.idle_fences import EVERY_S, PAUSE_S, IdleFences
 from lakehouse_ingest.tables import Position
 
@@ -55,6 +58,13 @@ class TestIdleFences:
         there = Catalog(*"abcdefghij")
         there.pass_by(EVERY_S - 1)
         assert 3 <= len(there.pass_by(1 + 5 * PAUSE_S)) <= 6
+
+    def test_all_get_their_turn_even_if_there_are_more_of_them_than_seconds_in_an_hour(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(idle_fences, "EVERY_S", 3 * PAUSE_S)
+        there = Catalog(*"abcdefghij")
+        assert {*there.pass_by(20 * PAUSE_S)} == {*"abcdefghij"}
 
     def test_are_not_missed_where_main_is_the_only_ref(self) -> None:
         assert Catalog("a", fence=None).pass_by(3 * EVERY_S) == []
