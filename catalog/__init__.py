@@ -11,7 +11,7 @@ ours = Expected(state.uuid, FencePosition("writer_1", state.refs["writer_1"]))
 land_rows(client, "iot.sensors", [{"id": 1}], ours, lambda state: {"batch": "1"}, Attempts())
 """
 
-from catalog.abilities import Abilities, probe
+from catalog.abilities import Abilities, probe, probe_on
 from catalog.arrow import arrow_type, columns_of
 from catalog.branches import drop_branches, open_branch
 from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
@@ -48,7 +48,7 @@ from catalog.errors import (
     Unreachable,
 )
 from catalog.evolution import add_columns, apply
-from catalog.fences import Expected, FencePosition
+from catalog.fences import Check, Expected, FencePosition, anybody
 from catalog.file_counter import FileCounter
 from catalog.file_fit import fitting_layout
 from catalog.file_writer import FileWriter
@@ -78,6 +78,7 @@ __all__ = [
     "CatalogClient",
     "CatalogError",
     "Change",
+    "Check",
     "ClocksDiffer",
     "CodeRefused",
     "Column",
@@ -135,6 +136,7 @@ __all__ = [
     "Unreachable",
     "Widen",
     "add_columns",
+    "anybody",
     "append_onto",
     "apply",
     "arrow_type",
@@ -165,6 +167,7 @@ __all__ = [
     "pin",
     "plan",
     "probe",
+    "probe_on",
     "probe_table",
     "rehearse",
     "retrying",

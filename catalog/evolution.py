@@ -8,10 +8,10 @@ from pyiceberg.table.update import AssertLastAssignedFieldId
 
 from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
 from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import Requirements, Updates
+from catalog.commits import Requirements, Updates, layout_is
 from catalog.connection import CatalogClient
 from catalog.errors import RequestRefused
-from catalog.fences import Expected, TableLooks
+from catalog.fences import Check, Expected, anybody, fenced
 from catalog.planning import Plan, additions, plan
 from catalog.pyiceberg_internals import uncommitted_changes
 from catalog.repartitioning import repartition
@@ -19,12 +19,14 @@ from catalog.specs import Column, TableState
 from catalog.typenames import parse_type
 
 
-def apply(client: CatalogClient, name: str, planned: Plan, expected: Expected | None = None) -> TableState:
+def apply(
+    client: CatalogClient, name: str, planned: Plan, expected: Expected | None = None, check: Check = anybody
+) -> TableState:
     """Make the plan's changes in one commit; what the plan refuses is not touched.
 
     If others have changed the table since, it is planned again. What they did as well is left out, and nothing is done
     that the plan did not say. Raises RequestRefused for an objection, and for the plan of another table.
-    With `expected`, only the writer whose fence is still where it left it may change the table; see `fences`.
+    With `expected`, only the writer whose fence is still where it left it may change the table; see `fenced`.
     """
     if name != planned.wanted.name:
         raise RequestRefused(f"the plan is of table {planned.wanted.name}, not of {name}")
@@ -35,7 +37,7 @@ def apply(client: CatalogClient, name: str, planned: Plan, expected: Expected | 
             raise RequestRefused("; ".join(again.objections))
         return [each for each in again.changes if planned.covers(each)]
 
-    return _change(client, name, "evolution", still_to_do, expected)
+    return _change(client, name, "evolution", still_to_do, expected, check)
 
 
 def add_columns(client: CatalogClient, name: str, columns: Sequence[tuple[str, Column]]) -> TableState:
@@ -65,17 +67,18 @@ def _change(
     what: str,
     still_to_do: Callable[[TableState], Sequence[Change]],
     expected: Expected | None = None,
+    check: Check = anybody,
 ) -> TableState:
-    looks = TableLooks(name, what, expected) if expected else None
+    required = fenced(name, what, expected, check)
 
     def attempt(table: Table, state: TableState) -> ProposedCommit | None:
-        if looks:
-            looks.check(state)
+        of_writer = required(state)
         with client.calling(f"{what} of table {name}"):
             changes = still_to_do(state)
             requirements, updates = _requests(table, changes)
-        fenced = expected.requirements if expected else ()
-        return ProposedCommit((*requirements, *fenced), updates) if changes else None
+        # All that the changes were planned for, whichever part of it they touch.
+        planned_for = layout_is(state.schema_id, state.spec_id)
+        return ProposedCommit((*requirements, *planned_for, *of_writer), updates) if changes else None
 
     return commit_loop(client, name, what, attempt)
 

@@ -4,13 +4,21 @@ Only the writer moves its fence, and the fence keeps its snapshot from being exp
 snapshot is therefore an old one, of a replica that is behind: it is asked for again, a few times.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from catalog.commits import Requirements, ref_is_at
+from catalog.commits import MAIN, Requirements, ref_is_at
 from catalog.errors import BranchGone, CatalogError, Conflict, FenceMoved, TableReplaced
 from catalog.retries import FEW, LookAgain
 from catalog.specs import TableState
+
+Check = Callable[[TableState], object]
+"""Gets a table as it was loaded; raises if its writer may not change it any more."""
+
+
+def anybody(_state: TableState) -> None:
+    """Check nothing."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +75,21 @@ class TableLooks:
         if self._old >= FEW:
             raise failure
         raise LookAgain(Conflict(str(failure))) from failure
+
+
+def fenced(name: str, what: str, expected: Expected | None, check: Check) -> Callable[[TableState], Requirements]:
+    """Give what tells, for each load of the table, what a change of it has to require; it may raise instead.
+
+    A change leaves the fence where it is. Where main is the only ref, main is required to be where the load shows it:
+    whoever replaces the writer moves it first. Without `expected` anybody may change the table.
+    """
+    looks = TableLooks(name, what, expected) if expected else None
+
+    def required(state: TableState) -> Requirements:
+        if looks is None:
+            return ()
+        looks.check(state)
+        check(state)
+        return looks.expected.requirements or (ref_is_at(MAIN, state.main),)
+
+    return required

@@ -77,6 +77,24 @@ class FileWriter:
                 if len(batch):
                     self._take(batch)
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of the rows that wait in memory."""
+        return self._waiting_bytes
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return len(self._open)
+
+    def flush(self, *, last: bool = False) -> None:
+        """Write what waits, for one who has several writers and little room; `last` ends the files as well."""
+        self._check_open()
+        with self._whole():
+            self._write_waiting(last=last)
+            for partition in [*self._open] if last else ():
+                self._finish(partition)
+
     def close(self) -> list[DataFileReceipt]:
         """Write what waits, and give a receipt for each file; none if there were no rows."""
         self._check_open()

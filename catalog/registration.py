@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, StructType
 
 from catalog.column_defaults import misfit
@@ -11,6 +12,7 @@ from catalog.commits import properties_update
 from catalog.connection import CatalogClient, identifier_of
 from catalog.conversions import partition_spec_of, schema_of, sort_order_of
 from catalog.errors import Denied, NamespaceMissing, RequestRefused, TableMissing, Unreachable
+from catalog.fences import Check, Expected, anybody, fenced
 from catalog.fields import columns_in, is_leaf, parts_of, struct_of
 from catalog.partitions import misfits, term_of, unfit
 from catalog.retries import LookAgain, look_until_settled
@@ -67,10 +69,25 @@ def names_in(client: CatalogClient, namespace: str) -> list[str]:
         return [".".join(found) for found in client.pyiceberg.list_tables(tuple(namespace.split(".")))]
 
 
-def set_properties(client: CatalogClient, name: str, properties: Mapping[str, str]) -> TableState:
-    """Set these properties of a table, and leave the others as they are."""
+def set_properties(
+    client: CatalogClient,
+    name: str,
+    properties: Mapping[str, str],
+    expected: Expected | None = None,
+    check: Check = anybody,
+) -> TableState:
+    """Set these properties of a table, and leave the others as they are.
+
+    With `expected`, only the writer whose fence is still where it left it may do so; see `fenced`.
+    """
+    what = "setting properties"
+    required = fenced(name, what, expected, check)
+
+    def attempt(_table: Table, state: TableState) -> ProposedCommit:
+        return ProposedCommit(required(state), properties_update(properties))
+
     # To set them twice is to set them once, so no try has to be found again.
-    return commit_loop(client, name, "setting properties", lambda *_: ProposedCommit((), properties_update(properties)))
+    return commit_loop(client, name, what, attempt)
 
 
 def is_view(client: CatalogClient, name: str) -> bool:

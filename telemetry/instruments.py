@@ -86,8 +86,11 @@ REASONS = (
 )
 WARNINGS = (
     "batches_reduced",
+    "catalog_hard_to_try",
+    "fence_not_moved",
     "group_offsets_not_published",
     "many_files",
+    "memory_short",
     "metadata_not_measured",
     "replicas_take_turns",
     "settings_changed",

@@ -23,6 +23,7 @@ SIZE = f"{PREFIX}size."
 REGISTERED = f"{PREFIX}table."
 STARTED = f"{PREFIX}started."
 EPOCH = f"{PREFIX}epoch."
+ENFORCES = f"{PREFIX}enforces."
 TOPIC = f"{PREFIX}topic"
 TYPE = f"{PREFIX}type"
 EVENT_TIME_FIELD = f"{PREFIX}event-time"
@@ -138,6 +139,13 @@ DURABLE: tuple[DurableKey, ...] = (
         " it.",
         _STREAM,
     ),
+    DurableKey(
+        DurablePlace.PROPERTY,
+        ENFORCES,
+        "The day on which the catalog was last found to check what commits require. It is tried again after a month.",
+        "<catalog.publish>",
+        _LOG,
+    ),
     DurableKey(DurablePlace.PROPERTY, TOPIC, "The topic that the table's name was made of.", only_in=_DATA),
     DurableKey(DurablePlace.PROPERTY, TYPE, "The type of record that the table's name was made of.", only_in=_DATA),
     DurableKey(
@@ -168,7 +176,7 @@ DURABLE: tuple[DurableKey, ...] = (
     DurableKey(
         DurablePlace.TABLE,
         PROBE,
-        "An empty table by which `check` tries the catalog; it is dropped at once, and stays only after a kill.",
+        "A table by which `check` and a first start try the catalog. It is dropped at once; only a kill leaves it.",
         "<8 letters>",
         "the namespace",
     ),

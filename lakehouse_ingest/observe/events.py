@@ -240,6 +240,22 @@ class BatchesReduced(Warned, name="batches_reduced"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CatalogHardToTry(Warned, name="catalog_hard_to_try"):
+    """The catalog enforces what commits rely on, but it could not be tried as it should be."""
+
+    stream: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FenceNotMoved(Warned, name="fence_not_moved"):
+    """The fence of an idle table keeps files alive that a compaction has replaced. It is tried again an hour later."""
+
+    table: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupOffsetsNotPublished(Warned, name="group_offsets_not_published"):
     error: str
 
@@ -251,6 +267,16 @@ class ManyFiles(Warned, name="many_files"):
     table: str
     files: int
     rows: int
+    advice: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryShort(Warned, name="memory_short"):
+    """All tasks together may need more memory than this machine or container has."""
+
+    has: str
+    needs: str
+    tasks: int
     advice: str
 
 

@@ -27,6 +27,7 @@ from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch, carried
 from lakehouse_ingest.pipeline.effects import Effects
+from lakehouse_ingest.pipeline.idle_fences import HasPlace
 from lakehouse_ingest.pipeline.passes import Outcome, Passes
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.reporting import BatchReports, Written
@@ -86,6 +87,11 @@ class BatchRunner:
     @property
     def tables(self) -> StreamTables:
         return self.opened.tables
+
+    def positions(self) -> list[HasPlace]:
+        """Whatever knows our position on a table: the batch log, and the tables that get rows."""
+        landings = [keeper.landing for keeper in self.tables.keepers.values() if keeper.landing]
+        return [self.record, self.opened.dead, *landings]
 
     @property
     def start(self) -> Offsets:

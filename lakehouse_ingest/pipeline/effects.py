@@ -12,9 +12,17 @@ from pyspark.sql import SparkSession
 
 from catalog import DataFileReceipt, FileLayout, FileNames, FileWriter
 from lakehouse_ingest.environment import spark_errors
+from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.marks import Mark
-from lakehouse_ingest.observe.events import CommitReconciled, CommitRetried, SnapshotsExpired, SnapshotsNotExpired
+from lakehouse_ingest.observe.events import (
+    CatalogHardToTry,
+    CommitReconciled,
+    CommitRetried,
+    FenceNotMoved,
+    SnapshotsExpired,
+    SnapshotsNotExpired,
+)
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.group_offsets import GroupOffsets
 from lakehouse_ingest.pipeline.reporting import BatchReports
@@ -75,14 +83,14 @@ class ChangesTables:
     def create(self, spec: TableSpec) -> TableState:
         return self.lake.create(spec)
 
-    def change(self, table: str, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
-        return self.lake.follow(table, changes, PLANNED)
+    def change(self, place: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
+        return self.lake.follow(place.table, changes, PLANNED, place)
 
-    def lay_out(self, table: str, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
-        return self.lake.lay_out(table, partitions)
+    def lay_out(self, place: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
+        return self.lake.lay_out(place, partitions)
 
-    def set_properties(self, table: str, properties: Mapping[str, str]) -> None:
-        self.lake.tell(table, properties)
+    def set_properties(self, place: Position, properties: Mapping[str, str]) -> None:
+        self.lake.tell(place.table, properties, place)
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         return self.lake.claimed(first, others)
@@ -90,8 +98,8 @@ class ChangesTables:
     def open(self, table: str, epoch: int) -> Position:
         return self.lake.open(table, epoch)
 
-    def register(self, record: str, tables: Mapping[str, Registered]) -> None:
-        self.lake.register(record, tables)
+    def register(self, record: Position, tables: Mapping[str, Registered]) -> None:
+        self.lake.register(record.table, tables, record)
 
 
 @dataclass
@@ -127,6 +135,21 @@ class LiveEffects(ChangesTables):
             self.group_offsets.publish_last(complete)
         else:
             self.group_offsets.publish(complete)
+
+    def prove(self, log: TableState) -> Mapping[str, str]:
+        proof = self.lake.enforcement.proven(log)
+        if proof.hindrance:
+            self.watch.emit(CatalogHardToTry(stream=self.stream, error=proof.hindrance))
+        return proof.notes
+
+    def move_up(self, place: Position) -> Position:
+        try:
+            return self.lake.move_up(place)
+        except LakehouseError as failure:
+            # Nothing is wrong with the rows. If the fence has moved all the same, the next commit is refused, and the
+            # stream starts again.
+            self.watch.emit(FenceNotMoved(table=place.table, error=str(failure)))
+            return place
 
     def expire(self, place: Position) -> Position:
         if not is_due(place.snapshots, place.expirable):

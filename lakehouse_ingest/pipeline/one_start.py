@@ -24,6 +24,7 @@ from lakehouse_ingest.pipeline import pacing
 from lakehouse_ingest.pipeline.batch import BatchRunner
 from lakehouse_ingest.pipeline.effects import Effects
 from lakehouse_ingest.pipeline.foreach_batch import Callback
+from lakehouse_ingest.pipeline.idle_fences import IdleFences
 from lakehouse_ingest.pipeline.next_batch import next_end
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.retry import RetryBudget
@@ -252,12 +253,13 @@ class OneStart:
         """Wait until the query should end, or has ended by itself."""
         stream = self.of
         looked, beaten, looks = monotonic(), monotonic(), self.looks
+        fences = IdleFences(runner.positions, runner.effects.move_up)
         while query.isActive and not (stream.has_enough or stream.stop.wait(LOOK_S)):
             if self.goal is not None and _has_come_to(self.goal, runner.record.complete):
                 break
             if self._others and self.goal is None:
                 return Next.START
-            self._catch_up(runner)
+            self._catch_up(runner, fences)
             if stream.watch.looked_at and monotonic() - beaten >= BEAT_S:
                 beaten = monotonic()
                 # Spark has just answered. If the broker has answered as well, the stream is alive.
@@ -270,14 +272,17 @@ class OneStart:
                     return Next.START
         return Next.END
 
-    def _catch_up(self, runner: BatchRunner) -> None:
+    def _catch_up(self, runner: BatchRunner, fences: IdleFences) -> None:
         """Write what the last batch left for later, because no further batch may come to write it."""
         record = runner.record
-        if (record.overdue or record.complete != self._began_at) and self._gate.acquire(blocking=False):
+        has_read = record.overdue or record.complete != self._began_at
+        if (has_read or fences.may_look) and self._gate.acquire(blocking=False):
             try:
                 if record.overdue:
                     record.write()
-                runner.effects.acknowledge(record.complete)
+                if has_read:
+                    runner.effects.acknowledge(record.complete)
+                fences.look()
             finally:
                 self._gate.release()
 

@@ -36,6 +36,8 @@ from lakehouse_ingest.stages.transforms import Transform, Transformer, whole
 from lakehouse_ingest.tables.errors import explained
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
+MOST_WAITING = 128 * 2**20  # bytes of rows that wait to be written, of all tables together
+MOST_OPEN = 512  # files, likewise; a process may often have no more than 1,024
 KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; of more, some become files
 
 
@@ -123,6 +125,7 @@ class _Task:
                 share = of[records.topic, records.partition]
                 received[share].read(records)
                 self._chunk(share, received[share], records)
+                self._make_room()
             for route, writer in [*self._writers.items()]:
                 with self._writing(route):
                     self._parts[route].files = writer.close()
@@ -212,6 +215,20 @@ class _Task:
         reached(FailPoint.IN_TASK)
         times = made.rows[EVENT_TIME] if self._work.event_times else None
         part.counts[share].landed(pc.count_distinct(made.numbers).as_py(), made.rows.num_rows, times)
+
+    def _make_room(self) -> None:
+        """Hold what waits and what is open within bounds, however many tables the records have."""
+        writers = {route: each for route, each in self._writers.items() if isinstance(each, FileWriter)}
+        while sum(each.waiting for each in writers.values()) > MOST_WAITING:
+            self._flush(writers, max(writers, key=lambda route: writers[route].waiting), last=False)
+        while sum(each.open_files for each in writers.values()) > MOST_OPEN:
+            self._flush(writers, max(writers, key=lambda route: writers[route].open_files), last=True)
+
+    def _flush(self, writers: dict[Route, FileWriter], route: Route, *, last: bool) -> None:
+        with self._writing(route):
+            writers[route].flush(last=last)
+        if route not in self._writers:
+            del writers[route]  # it could not be written
 
     def _dead(self, share: Share, part: Part, records: Records, faults: Faults) -> None:
         if not faults:

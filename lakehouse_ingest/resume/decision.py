@@ -46,7 +46,7 @@ def carry_out(lake: PipelineTables, record: str, others: Sequence[str], decision
         raise Superseded(
             f"another decision about pipeline {decision.pipeline} was written in the meantime; run this command again"
         )
-    lake.register(record, decision.tables)
+    lake.register(record, decision.tables, place)
     token = Token(decision.pipeline, decision.generation, epoch, -1)
     offsets = decision.offsets
     mark = Mark(token, decision.source, offsets, offsets, offsets, decision.settings)

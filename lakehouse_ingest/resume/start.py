@@ -34,6 +34,7 @@ from lakehouse_ingest.tables import (
     Position,
     Registered,
     TableSpec,
+    TableState,
     batch_size,
     newest_generation,
 )
@@ -114,7 +115,7 @@ class Opening:
         waiting = sum(max(0, end - start.get(at, end)) for at, end in now.ends.items())
         text = setting_changes.as_text(meant)
         record = BatchLog(self.effects, record_place, mark, text, every, claim.heads, size, waiting)
-        tables = self._tables(claim, places)
+        tables = self._tables(claim, places, record)
         record.started(token)
         # Marks of older generations count here as well: what we read again may be in those tables already.
         holders = self._holders(start_offsets.uncertain(everywhere, done, claim.ours), claim.heads)
@@ -189,14 +190,16 @@ class Opening:
     def _claim(self, known: dict[str, Registered]) -> Claimed:
         """Take the next epoch, and open each table with it. That fences older starts."""
         self.lake.begin_within(0)  # every mark counts until we know the generation
-        self._compare()
+        notes = self.effects.prove(self._compare())
         own = {self._dead, *self._events}
         record_place, record = self.effects.claim(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
         replaces = False
         if self.noted_as:
             replaces = replicas.replaces_replica(replicas.starts(self._pipeline, record.properties), self.noted_as)
-            self.effects.set_properties(self._record, replicas.noted(self._pipeline, record_place.epoch, self.noted_as))
+            notes = {**notes, **replicas.noted(self._pipeline, record_place.epoch, self.noted_as)}
+        if notes:
+            self.effects.set_properties(record_place, notes)
         registered, heads = self.lake.registered_in(record) or known, self.lake.heads_in(record)
         there = [name for name, state in self.lake.find_all({*own, *registered}, self.threads).items() if state]
         opened = self.threads.map(lambda name: self.effects.open(name, record_place.epoch), there)
@@ -210,20 +213,22 @@ class Opening:
             if not each.uuid and name in places
         }
         letters = places[self._dead]
-        self.effects.register(self._record, {**known, **taken, self._dead: Registered(letters.uuid)})
+        self.effects.register(record_place, {**known, **taken, self._dead: Registered(letters.uuid)})
         events = {name: each for name, each in {**registered, **taken}.items() if name != self._dead}
         # Every start opens the dead-letter table, and most starts have never written to it. If its history is whole, a
         # missing mark proves that it has no rows of ours.
         ours = {*events, *([] if letters.whole and self._dead not in taken else [self._dead])}
         return Claimed(record_place.epoch, record_place, places, events, heads, ours, replaces)
 
-    def _compare(self) -> None:
+    def _compare(self) -> TableState:
+        """Report or refuse changed settings. Returns the batch log, which has those of the last start."""
         record = self.lake.find(self._record)
         assert record
         before = self.lake.seen(record).carried.get(f"{keys.SETTINGS}{self._pipeline}")
         now = setting_changes.meaning(self.settings, self.stream)
         for change in setting_changes.compare(before, now, accepted=self.accept_changes):
             self.watch.emit(SettingsChanged(stream=self.stream.known_as, change=change))
+        return record
 
     # -- where it goes on ---------------------------------------------------------------------------------
 
@@ -265,13 +270,13 @@ class Opening:
             if place.main is not None
         ]
 
-    def _tables(self, claim: Claimed, places: Mapping[str, Position]) -> StreamTables:
+    def _tables(self, claim: Claimed, places: Mapping[str, Position], record: BatchLog) -> StreamTables:
         return StreamTables(
             self.lake,
             self.effects,
             self.stream,
             self.settings.catalog.namespace,
-            self._record,
+            record,
             (self._record, self._dead),
             claim.epoch,
             claim.registered,

@@ -14,14 +14,21 @@ from lakehouse_ingest.tables.errors import (
     makeable,
     with_advice,
 )
+from lakehouse_ingest.tables.landing import OneRequest, Writer
+from lakehouse_ingest.tables.position import Position
 from lakehouse_ingest.tables.reader import TableReader
 
+ANYBODY: Writer = (None, catalog.anybody)
 FOLLOW = catalog.Contract(max_columns=None, max_depth=None)  # for changes that a person asked for: no limits
 
 
 class TableChanges(TableReader):
-    """Changes of tables, apart from the rows of records."""
+    """Changes of tables, apart from the rows of records.
 
+    With a position, only the start that has it may make the change. A person's changes need none.
+    """
+
+    _way: OneRequest
     creates = True  # create missing tables; False: refuse instead
 
     def ensure_namespace(self, namespace: str) -> None:
@@ -47,26 +54,41 @@ class TableChanges(TableReader):
             raise SettingsRefused(with_advice(missing, CREATE)) from missing
 
     def follow(
-        self, table: str, changes: Sequence[Evolution], contract: catalog.Contract = FOLLOW
+        self,
+        table: str,
+        changes: Sequence[Evolution],
+        contract: catalog.Contract = FOLLOW,
+        place: Position | None = None,
     ) -> tuple[TableState, catalog.Plan]:
         """Apply all changes in one commit. Returns the new table, and a plan that lists what the contract refused."""
-        with explained():
+        with self._changing(place) as writer:
             state = catalog.load(self._lake, table)
             wanted = catalog.TableSpec(table, catalog.evolved(state.columns, changes))
             planned = catalog.plan(state, wanted, contract)
-            return catalog.apply(self._lake, table, planned) if planned.changes else state, planned
+            return catalog.apply(self._lake, table, planned, *writer) if planned.changes else state, planned
 
-    def lay_out(self, table: str, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
+    def lay_out(self, place: Position, partitions: Sequence[catalog.Partition]) -> tuple[TableState, list[str]]:
         """Change the partitions of future files. Returns the new table and the changes."""
-        with explained():
+        table = place.table
+        with self._changing(place) as writer:
             state = catalog.load(self._lake, table)
             wanted = catalog.TableSpec(table, state.columns, tuple(partitions))
             planned = catalog.plan(state, wanted, catalog.Contract(partitions=catalog.Rule.EVOLVE))
-            return catalog.apply(self._lake, table, planned), [str(change) for change in planned.changes]
+            return catalog.apply(self._lake, table, planned, *writer), [str(change) for change in planned.changes]
 
-    def tell(self, table: str, properties: Mapping[str, str]) -> None:
-        with explained():
-            catalog.set_properties(self._lake, table, properties)
+    def tell(self, table: str, properties: Mapping[str, str], place: Position | None = None) -> None:
+        with self._changing(place) as writer:
+            catalog.set_properties(self._lake, table, properties, *writer)
+
+    @contextmanager
+    def _changing(self, place: Position | None) -> Iterator[Writer]:
+        """Explain what the catalog raises. Gives what each request has to require."""
+        if place:
+            with self._way.changing(place) as writer:
+                yield writer
+        else:
+            with explained():
+                yield ANYBODY
 
     def change_rows(self, table: str, holding: str, change: catalog.RowChange, why: str) -> int:
         """Change rows without being a start: no mark moves and no epoch is taken. Returns the number of rows."""

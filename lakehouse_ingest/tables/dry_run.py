@@ -1,11 +1,15 @@
 """The catalog of a dry run: changes stay in memory, and no start is fenced."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import catalog
 from catalog import TableState
+from lakehouse_ingest.tables.changes import ANYBODY
 from lakehouse_ingest.tables.errors import explained
+from lakehouse_ingest.tables.landing import Writer
 from lakehouse_ingest.tables.pipeline_tables import PipelineTables
+from lakehouse_ingest.tables.position import Position
 
 
 class ImaginedTables(PipelineTables):
@@ -17,6 +21,11 @@ class ImaginedTables(PipelineTables):
 
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - no start is fenced
         return self._way.load(table)
+
+    @contextmanager
+    def _changing(self, place: Position | None) -> Iterator[Writer]:  # noqa: ARG002 - there is no fence to require
+        with explained():
+            yield ANYBODY
 
     def inspected(self, table: str) -> Sequence[str]:
         """Notes about a table that another program created."""

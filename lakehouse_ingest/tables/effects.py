@@ -38,15 +38,19 @@ class TableEffects(Protocol):
 
     def create(self, spec: TableSpec) -> TableState: ...
 
-    def change(self, table: str, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
-        """Add, widen or relax columns in one commit."""
+    def change(self, place: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
+        """Add, widen or relax columns in one commit. Like all changes of a table, only while it is still ours."""
         ...
 
-    def lay_out(self, table: str, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
+    def lay_out(self, place: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
         """Change the partitions of future files. Returns the table and the changes."""
         ...
 
-    def set_properties(self, table: str, properties: Mapping[str, str]) -> None: ...
+    def set_properties(self, place: Position, properties: Mapping[str, str]) -> None: ...
+
+    def prove(self, log: TableState) -> Mapping[str, str]:
+        """Raise unless the catalog enforces what commits rely on. Returns properties by which the log remembers it."""
+        ...
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         """Take the next epoch, with our position on the `first` table. Returns that table as the claim left it."""
@@ -56,7 +60,7 @@ class TableEffects(Protocol):
         """Take our position on a table, which fences earlier starts."""
         ...
 
-    def register(self, record: str, tables: Mapping[str, Registered]) -> None:
+    def register(self, record: Position, tables: Mapping[str, Registered]) -> None:
         """List tables in the batch log before their first row is written."""
         ...
 
@@ -64,6 +68,10 @@ class TableEffects(Protocol):
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
         """Write rows of the batch log, and in `extra` what the next start has to know."""
+        ...
+
+    def move_up(self, place: Position) -> Position:
+        """Move our fence on an idle table to main's head. Returns our position afterwards."""
         ...
 
     def expire(self, place: Position) -> Position:

@@ -84,7 +84,7 @@ def unmade(what: str) -> str:
     return fitted(f"there is no {what}, and it may not be made: make it, or allow it; {CREATE}")
 
 
-def with_advice(failure: catalog.CatalogError, advice: str) -> str:
+def with_advice(failure: catalog.CatalogError | str, advice: str) -> str:
     return f"{str(failure)[: LONGEST - len(advice) - len('; ')]}; {advice}"
 
 

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import catalog
 from catalog import TableState
@@ -16,6 +17,9 @@ from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.tables.errors import LostRace, explained
 from lakehouse_ingest.tables.position import Position
 from lakehouse_ingest.tables.publishing import Direct, OnBranch, Publication, Race
+
+Writer = tuple[catalog.Expected | None, catalog.Check]
+"""What a change of a table requires of its writer; without the first, anybody may make it."""
 
 REFITS = 3  # how often others may change the table's columns between two tries of one batch
 
@@ -64,6 +68,12 @@ class OneRequest(Publication):
             return catalog.land_rows(self.lake, place.table, rows, expected, decide, attempts, race.failed)
 
         return self._sent(place, attempts, mark, extra, send)
+
+    @contextmanager
+    def changing(self, place: Position) -> Iterator[Writer]:
+        """Let only this start change columns, partitions and properties of the table."""
+        with self.turns.at(place.table).taken(), self._on_table(place):
+            yield self._expected(place), partial(self.still_ours, place)
 
     def move_up(self, place: Position) -> Position:
         """Move the fence of an idle table to main's head, or it would keep files that a compaction has replaced."""

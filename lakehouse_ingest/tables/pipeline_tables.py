@@ -6,12 +6,14 @@ import catalog
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.tables.clients import connection_of
+from lakehouse_ingest.tables.enforcement import Enforcement
 from lakehouse_ingest.tables.errors import (
     URI,
     explained,
     with_advice,
 )
 from lakehouse_ingest.tables.landing import WAYS
+from lakehouse_ingest.tables.position import branch_of
 from lakehouse_ingest.tables.publishing import ReportRefusal
 from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
@@ -49,3 +51,4 @@ class PipelineTables(TableWriter):
                 raise TryAgain(with_advice(away, URI)) from away
         super().__init__(client, pipeline, WAYS[publish](client, pipeline, refused, turns or Turns(), retention))
         self.creates = create
+        self.enforcement = Enforcement(client, publish, branch_of(pipeline, 1) if publish == "branch" else None, create)

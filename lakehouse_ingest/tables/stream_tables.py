@@ -13,6 +13,7 @@ from lakehouse_ingest.schema import declared, layout, names
 from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.routing import SEPARATOR, Route
 from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableState, unmade
+from lakehouse_ingest.tables.batch_log import BatchLog
 from lakehouse_ingest.tables.effects import TableEffects
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
@@ -35,7 +36,7 @@ class StreamTables:
     effects: TableEffects
     stream: StreamSettings
     namespace: str
-    record: str  # the batch log, where the tables are registered
+    record: BatchLog  # where the tables are registered
     taken: Collection[str]  # names of tables that are not for records
     epoch: int
     registered: dict[str, Registered]
@@ -99,7 +100,7 @@ class StreamTables:
             if keeper.landing and self._uuid_of(keeper.name) != keeper.landing.place.uuid
         }
         if new:
-            self.effects.register(self.record, new)
+            self.effects.register(self.record.place, new)
         self.registered |= new
         if new:
             reached(FailPoint.REGISTERED)
@@ -166,7 +167,7 @@ class StreamTables:
 
         The batch log was lost, and this table could not be read when the start looked for ours.
         """
-        self.effects.register(self.record, {name: Registered(state.uuid, route.topic, route.type)})
+        self.effects.register(self.record.place, {name: Registered(state.uuid, route.topic, route.type)})
         raise TryAgain(f"the table {name} has rows of this pipeline that this start did not count; starting again")
 
     def _take(self, keeper: TableKeeper, state: TableState | None) -> None:

@@ -116,6 +116,7 @@ class TableKeeper:
         Returns the fields that may not become columns, and whether every other change is now in the table.
         """
         assert self._plan is not None
+        assert self.landing is not None
         plan = self._plan.plan
         growth = new_fields(plan, self._settings_left(), seen.fields, refuse_names=self.refuse_names)
         changes = [Add(path, column) for path, column in growth.columns]
@@ -123,7 +124,7 @@ class TableKeeper:
         wider = outgrown(plan, self.settings, seen.fields, lacking)
         if not (changes or wider):
             return growth.refused, True
-        done = self._follow([*changes, *wider])
+        done = self._follow(self.landing.place, [*changes, *wider])
         self._new += sum(width(change.column.type) for change in changes if done.covers(change))
         missing = {each.path: each.reason for each in done.refusals if each.current is None}
         refused = tuple(
@@ -166,13 +167,13 @@ class TableKeeper:
         lies_otherwise = layout.lies_otherwise(state, self.settings)
         self._take(state)
         assert self._plan is not None
+        place = place or self._opened()  # only who has opened a table may change it
         if added := existing.additions(state, self._plan.plan, self.settings):
             if EVENT_TIME_FIELD not in state.properties:
-                self.effects.set_properties(self.name, declared.event_time_of(self._plan.plan))
-            self._follow(added)
+                self.effects.set_properties(place, declared.event_time_of(self._plan.plan))
+            self._follow(place, added)
         if lies_otherwise:
-            self._lay_out()
-        place = place or self._opened()
+            self._lay_out(place)
         self.landing = Landing(replace(place, schema=self._schema), self._files())
 
     def _opened(self) -> Position:
@@ -183,10 +184,10 @@ class TableKeeper:
             raise TryAgain(f"an earlier start wrote to {self.name} after this one had read the ledger; starting again")
         return place
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, place: Position) -> None:
         """Partition new files as the settings say. Existing files stay as they are."""
         reached(FailPoint.EVOLVING)
-        state, changes = self.effects.lay_out(self.name, layout.partitions_of(self.settings))
+        state, changes = self.effects.lay_out(place, layout.partitions_of(self.settings))
         reached(FailPoint.EVOLVED)
         self._take(state)
         self.changed(self.name, changes)
@@ -204,10 +205,10 @@ class TableKeeper:
         files = self.lake.files(self.name)
         return replace(files, properties={**files.properties, **FileOptions.of(self.settings).properties()})
 
-    def _follow(self, changes: Sequence[Evolution]) -> Plan:
+    def _follow(self, place: Position, changes: Sequence[Evolution]) -> Plan:
         """Apply all changes in one commit. The plan lists what the contract refused."""
         reached(FailPoint.EVOLVING)
-        state, done = self.effects.change(self.name, changes)
+        state, done = self.effects.change(place, changes)
         reached(FailPoint.EVOLVED)
         self._take(state)
         if done.changes:

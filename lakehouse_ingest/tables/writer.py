@@ -15,7 +15,7 @@ from lakehouse_ingest.tables.errors import (
     explained,
     superseded,
 )
-from lakehouse_ingest.tables.landing import BatchFiles, OneRequest
+from lakehouse_ingest.tables.landing import BatchFiles
 from lakehouse_ingest.tables.position import Position
 from lakehouse_ingest.tables.registry import Registry
 
@@ -25,7 +25,6 @@ CLAIM_TRIES = 8
 class TableWriter(Registry):
     """Takes epochs, opens tables and publishes rows."""
 
-    _way: OneRequest
     _taken = 0  # the last epoch that was asked for, whether we got it or not: its answer may have been lost
 
     @property
@@ -87,6 +86,10 @@ class TableWriter(Registry):
     def land(self, place: Position, batch: BatchFiles, mark: Mark) -> Position:
         """Commit the files of a batch, upon whatever head main has by then."""
         return self._way.land(place, batch, mark, {})
+
+    def move_up(self, place: Position) -> Position:
+        """Move our fence on an idle table to main's head."""
+        return self._way.move_up(place)
 
     def append(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]

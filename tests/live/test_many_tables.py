@@ -14,7 +14,7 @@ from lakehouse_ingest.errors import BadRecord, SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.settings.models import TableSettings
-from lakehouse_ingest.tables import Add, Contract, PipelineTables, Plan, TableSpec, TableState
+from lakehouse_ingest.tables import Add, Contract, PipelineTables, Plan, Position, TableSpec, TableState
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -185,13 +185,13 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
         return create(lake, spec)
 
     def another_follows(
-        lake: PipelineTables, table: str, changes: Sequence[Add], *contracts: Contract
+        lake: PipelineTables, table: str, changes: Sequence[Add], contract: Contract, place: Position
     ) -> tuple[TableState, Plan]:
         if [each.column.name for each in changes] == ["late"]:
             came_first.append("the column")
             (late,) = changes
             follow(lake, table, [replace(late, column=replace(late.column, type="struct<a: long>"))])
-        return follow(lake, table, changes, *contracts)
+        return follow(lake, table, changes, contract, place)
 
     monkeypatch.setattr(PipelineTables, "create", another_creates)
     monkeypatch.setattr(PipelineTables, "follow", another_follows)

@@ -148,14 +148,20 @@ class MortalEffects:
     def create(self, spec: TableSpec) -> TableState:
         return self._effect("create", spec.name, lambda: self._real.create(spec))
 
-    def change(self, table: str, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
-        return self._effect("add columns to", table, lambda: self._real.change(table, changes))
+    def change(self, place: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
+        return self._effect("add columns to", place.table, lambda: self._real.change(place, changes))
 
-    def lay_out(self, table: str, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
-        return self._effect("lay out", table, lambda: self._real.lay_out(table, partitions))
+    def lay_out(self, place: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
+        return self._effect("lay out", place.table, lambda: self._real.lay_out(place, partitions))
 
-    def set_properties(self, table: str, properties: Mapping[str, str]) -> None:
-        self._real.set_properties(table, properties)
+    def set_properties(self, place: Position, properties: Mapping[str, str]) -> None:
+        self._real.set_properties(place, properties)
+
+    def prove(self, log: TableState) -> Mapping[str, str]:
+        return self._real.prove(log)
+
+    def move_up(self, place: Position) -> Position:
+        return self._real.move_up(place)
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         return self._effect("open", first, lambda: self._real.claim(first, others))
@@ -163,9 +169,9 @@ class MortalEffects:
     def open(self, table: str, epoch: int) -> Position:
         return self._effect("open", table, lambda: self._real.open(table, epoch))
 
-    def register(self, record: str, tables: Mapping[str, Registered]) -> None:
+    def register(self, record: Position, tables: Mapping[str, Registered]) -> None:
         if tables:
-            self._effect("register", record, lambda: self._real.register(record, tables))
+            self._effect("register", record.table, lambda: self._real.register(record, tables))
 
     def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
         """Here, and not on Spark: what goes into a task and comes out of it is pickled all the same."""

@@ -28,6 +28,7 @@ from catalog import (
     open_branch,
     orphans_of,
     plan,
+    set_properties,
 )
 from catalog.commits import MAIN
 from catalog.file_sinks import local_path
@@ -289,6 +290,49 @@ class TestEvolution:
         with pytest.raises(BranchGone):
             self.added(bench, writer)
         assert [each.name for each in bench.state().columns] == ["id", "site"]
+
+    @pytest.mark.parametrize("change", [LandingBench.repartition, LandingBench.add_column])
+    def test_is_planned_again_if_the_table_has_changed(
+        self, bench: LandingBench, writer: LandingWriter, change: Act
+    ) -> None:
+        """Schema and layout are required as planned, whichever of them the change is about."""
+        bench.troubles.commits = [Troubled.after(lambda: change(bench))]
+        wanted = TableSpec(bench.name, (*bench.columns, Column("other", "string")))
+        state = apply(bench.lake, bench.name, plan(bench.state(), wanted), writer.expected)
+        assert bench.troubles.sent == 2
+        assert "other" in {each.name for each in state.columns}
+
+    @pytest.mark.parametrize("when", ["before the look", "after the look"])
+    def test_of_properties_is_not_done_by_an_older_writer(
+        self, bench: LandingBench, writer: LandingWriter, when: str
+    ) -> None:
+        def replaced() -> object:
+            return open_branch(bench.others, bench.name, "ours_2", [BRANCH])
+
+        set_properties(bench.lake, bench.name, {"mine": "1"}, writer.expected)
+        if when == "after the look":
+            bench.troubles.commits = [Troubled.after(replaced)]
+        else:
+            replaced()
+        with pytest.raises(BranchGone):
+            set_properties(bench.lake, bench.name, {"mine": "2"}, writer.expected)
+        assert bench.state().properties["mine"] == "1"
+
+    def test_without_a_fence_is_refused_once_main_has_moved(self, bench: LandingBench) -> None:
+        """Whoever replaces a writer moves main first. `check` is asked at each look, and ends it."""
+        writer = bench.writer_on_main()
+        looked: list[int | None] = []
+
+        def check(state: TableState) -> None:
+            looked.append(state.main)
+            if len(looked) > 1:
+                raise ValueError("replaced")
+
+        bench.troubles.commits = [Troubled.after(lambda: bench.append(7))]
+        with pytest.raises(ValueError, match="replaced"):
+            set_properties(bench.lake, bench.name, {"mine": "1"}, writer.expected, check)
+        assert len({*looked}) == 2
+        assert "mine" not in bench.state().properties
 
     def test_is_not_done_to_another_table(self, bench: LandingBench, writer: LandingWriter) -> None:
         bench.recreate()

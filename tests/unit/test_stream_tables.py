@@ -43,7 +43,7 @@ def fed_from(**lake: Any) -> StreamTables:
         there,
         STREAM,
         "iot",
-        "iot.lakehouse_batches",
+        cast("Any", SimpleNamespace(place=None)),  # the batch log, which the effects here do not look at
         (),
         1,
         {"iot.before": Registered("u")},
@@ -151,7 +151,7 @@ def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() 
 def test_a_table_is_registered_before_the_tasks_that_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is there and empty at the first start brings no news; the batch log has to know of it all the same."""
     told: list[dict[str, Registered]] = []
-    lake = cast("Any", MagicMock(tell=lambda _, properties: told.append(properties)))
+    lake = cast("Any", MagicMock(tell=lambda _, properties, _place: told.append(properties)))
     lake.register = partial(PipelineTables.register, lake)
     tables = fed_from(register=lake.register)
     place = Position("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")
