@@ -16,8 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionKey, PartitionSpec
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.transforms import BucketTransform, UnknownTransform, VoidTransform
-from pyiceberg.types import DoubleType, FixedType, FloatType, IcebergType, UUIDType
+from pyiceberg.transforms import BucketTransform, TimeTransform, TruncateTransform, UnknownTransform, VoidTransform
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from catalog.data_files import TableFiles
 from catalog.errors import RequestRefused
@@ -27,6 +38,7 @@ PartitionValues: TypeAlias = tuple[object, ...]
 _NAN = float("nan")  # always the same object, so that two partitions with it are equal
 _LONGEST = 128  # characters of a folder's name: stores take about 255 bytes, and a value may be of any length
 _CODE_NAMES = {"write.py-location-provider.impl", "write.location-provider.impl"}
+_COUNTED = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
 # Their order by least and largest value is not Arrow's, or Arrow can't tell it.
 _UNORDERED = (FloatType, DoubleType, FixedType, UUIDType)
 
@@ -85,7 +97,7 @@ class _Key:
         kind = columns.paths[field.source_id].kind
         if (single := _single(field, kind, source)) is not None:
             return cls(single, pa.scalar(0, pa.int64()))
-        encoded = pc.dictionary_encode(transformed(field, kind, source), null_encoding="encode")
+        encoded = pc.dictionary_encode(_partitions(field, kind, source), null_encoding="encode")
         return cls(stored(encoded.dictionary), encoded.indices.cast(pa.int64()))
 
 
@@ -96,18 +108,37 @@ def transformed(field: Any, kind: IcebergType, source: pa.Array) -> pa.Array:
     return plain(field.transform.pyarrow_transform(kind)(plain(source)))
 
 
+def _partitions(field: PartitionField, kind: IcebergType, source: pa.Array) -> pa.Array:
+    """Give the partition of each value; RequestRefused if the partition's type does not hold it.
+
+    The library then gives null, or lets the number wrap around. Readers that skip files by partition would not find
+    the row.
+    """
+    values = transformed(field, kind, source)
+    if isinstance(field.transform, TruncateTransform | TimeTransform) and isinstance(kind, _COUNTED):
+        # What is cut goes down, and so keeps its sign.
+        kept = pc.equal(pc.less(_numbers(values), 0), pc.less(_numbers(source), 0))
+        if values.null_count > source.null_count or not pc.all(kept).as_py():
+            raise RequestRefused(f"the table is partitioned by {field.name}, which has no number for some of the rows")
+    return values
+
+
 def stored(values: pa.Array) -> list[object]:
     """Give values as Iceberg stores them: times as numbers, decimals as they are."""
     kind = values.type
-    if pa.types.is_temporal(kind):
-        values = values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-    found: list[Any] = values.to_pylist()
+    found: list[Any] = _numbers(values).to_pylist()
     if pa.types.is_decimal(kind) and any(
         each is not None and each.adjusted() >= kind.precision - kind.scale for each in found
     ):
         # What is cut goes down: a negative number may get another digit, and Iceberg can't store it then.
         raise RequestRefused(f"the table is partitioned by numbers cut to one that has more digits than {kind} holds")
     return [*map(_same, found)] if pa.types.is_floating(kind) else found
+
+
+def _numbers(values: pa.Array) -> pa.Array:
+    if not pa.types.is_temporal(values.type):
+        return values
+    return values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
 
 
 def _same(number: float | None) -> float | None:
@@ -124,7 +155,7 @@ def _single(field: PartitionField, kind: IcebergType, source: pa.Array) -> list[
     if source.null_count or isinstance(kind, _UNORDERED) or isinstance(field.transform, BucketTransform):
         return None
     ends = pc.min_max(source)
-    least, largest = stored(transformed(field, kind, pa.array([ends["min"], ends["max"]], source.type)))
+    least, largest = stored(_partitions(field, kind, pa.array([ends["min"], ends["max"]], source.type)))
     return [least] if least == largest else None
 
 

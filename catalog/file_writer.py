@@ -118,9 +118,10 @@ class FileWriter:
         for file in files:
             with suppress(OSError, pa.ArrowException):
                 file.drop()
-        for location in self._created:
-            with suppress(OSError, pa.ArrowException):
-                self._io.delete(location)
+        with suppress(OSError, pa.ArrowException):  # a store that is away would let each file wait
+            for location in self._created:
+                with suppress(FileNotFoundError):
+                    self._io.delete(location)
         _store.cache_clear()
 
     @property

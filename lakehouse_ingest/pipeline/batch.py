@@ -31,7 +31,7 @@ from lakehouse_ingest.pipeline.idle_fences import HasPlace
 from lakehouse_ingest.pipeline.passes import Outcome, Passes
 from lakehouse_ingest.pipeline.ready import Ready
 from lakehouse_ingest.pipeline.reporting import BatchReports, Written
-from lakehouse_ingest.pipeline.task import Part, Work
+from lakehouse_ingest.pipeline.task import Part, Work, first_of
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.resume.start import Opened
 from lakehouse_ingest.settings import StreamSettings
@@ -68,7 +68,7 @@ class BatchRunner:
     reports: BatchReports
     refuse_recreated: Callable[[], None]  # raises if a topic was recreated
     threads: ThreadPoolExecutor
-    tasks: int  # the most tasks that run at the same time
+    cores: Callable[[], int]  # how many tasks run at the same time
     transform: Transform | None = None
     batches: int = 0  # committed batches
     landed_to: Offsets = field(default_factory=dict)  # the end of the last of these batches
@@ -128,8 +128,9 @@ class BatchRunner:
 
     def _read(self, batch: BatchIdentity, *, traced: bool) -> Outcome:
         # As few tasks as there are cores: each writes files of its own.
-        per_task = max(PER_TASK, -(-len(batch.range) // self.tasks))
-        tasks = shares(batch.range, self.opened.source, per_task, self.tasks)
+        cores = self.cores()
+        per_task = max(PER_TASK, -(-len(batch.range) // cores))
+        tasks = shares(batch.range, self.opened.source, per_task, cores)
         every = [share for of_task in tasks for share in of_task]
         work = Work(
             self.opened.token.pipeline,
@@ -267,10 +268,10 @@ def _check_letters(files: Sequence[DataFileReceipt], outcome: Outcome) -> None:
 
 def _refuse_bad(outcome: Outcome) -> None:
     """Raise for the first record with a fault. The error goes to logs and pages, so it shows nothing of the content."""
-    found = [part.first_fault for part in _parts(outcome) if part.first_fault]
-    if not found:
+    found = first_of(part.first_fault for part in _parts(outcome))
+    if found is None:
         return
-    share, offset, fault = min(found, key=lambda each: (each[0].topic, each[0].partition, each[1]))
+    share, offset, fault = found
     why = f"{fault.reason} ({fault.told})" if fault.told else str(fault.reason)
     raise BadRecord(
         f"topic {share.topic} partition {share.partition} offset {offset} cannot become a row: {why}, so its batch is"

@@ -128,7 +128,7 @@ class OneStart:
             stream.world.reports(stream.settings, stream.stream, self.lake),
             partial(refuse_recreated, self.source, self.identity),
             threads,
-            self.session.sparkContext.defaultParallelism,
+            lambda: self.session.sparkContext.defaultParallelism,  # a cluster's executors come and go
             stream.transform,
         )
 

@@ -7,7 +7,8 @@ may get a column, a value that needs a wider type. The receipt describes the new
 the driver changes the tables, and then the batch reads these routes again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,12 +34,16 @@ from lakehouse_ingest.stages.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.sources import Reader
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
 from lakehouse_ingest.stages.transforms import Transform, Transformer, whole
-from lakehouse_ingest.tables.errors import explained
+from lakehouse_ingest.tables.errors import StoreAway, explained
 
 LOOKED_AT = 5_000  # records of a new route that a task looks at; what the others add is news of the next pass
 MOST_WAITING = 128 * 2**20  # bytes of rows that wait to be written, of all tables together
 MOST_OPEN = 512  # files, likewise; a process may often have no more than 1,024
+AT_ONCE = 16  # writers that delete their files
 KEPT_LETTERS = 16 * 2**20  # bytes of dead letters that a task sends to the driver; of more, some become files
+
+
+FaultAt = tuple[Share, int, Fault]  # with its offset
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Part:
     letters_size: int = 0  # bytes of these
     letter_files: list[DataFileReceipt] = field(default_factory=list)
     samples: dict[str, Sample] = field(default_factory=dict)
-    first_fault: tuple[Share, int, Fault] | None = None  # with its offset
+    first_fault: FaultAt | None = None
     news: SeenFields | None = None
     failure: LakehouseError | None = None  # its files could not be written, so nothing of it counts
 
@@ -104,6 +109,11 @@ def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
             return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
     except LakehouseError as error:
         return Receipt(task, error=error)
+
+
+def first_of(faults: Iterable[FaultAt | None]) -> FaultAt | None:
+    """The fault at the lowest offset of the first topic and partition, in whatever order they were read."""
+    return min(filter(None, faults), key=lambda each: (each[0].topic, each[0].partition, each[1]), default=None)
 
 
 class _Task:
@@ -130,8 +140,9 @@ class _Task:
                 with self._writing(route):
                     self._parts[route].files = writer.close()
         except BaseException:
-            for writer in self._writers.values():
-                writer.abandon()
+            if self._writers:
+                with ThreadPoolExecutor(AT_ONCE) as threads:  # a store that hangs makes each of them wait
+                    threads.map(lambda writer: writer.abandon(), self._writers.values())
             raise
         return Receipt(task, received, self._parts, self._seconds)
 
@@ -235,7 +246,7 @@ class _Task:
             return
         part.counts[share].dead(faults.values())
         first = min(faults)
-        part.first_fault = part.first_fault or (share, records.rows["offset"][first].as_py(), faults[first])
+        part.first_fault = first_of([part.first_fault, (share, records.rows["offset"][first].as_py(), faults[first])])
         if self._work.letters is None:
             return
         with self._stage("write"):
@@ -271,6 +282,8 @@ class _Task:
         try:
             with self._stage("write"), explained():
                 yield
+        except StoreAway:
+            raise  # or each of the other tables would wait for the store as long
         except LakehouseError as failure:
             part = self._parts[route]
             part.failure = failure

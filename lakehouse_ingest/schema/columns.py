@@ -159,6 +159,7 @@ class TablePlan:
     aside: Aside | None = None  # the contract, unless columns simply follow the data
     derived: tuple[str, ...] = ()  # text columns with these parts of the event time
     partitions: frozenset[str] = frozenset()  # names of partition fields; Iceberg allows no column of the same name
+    truncated: tuple[tuple[str, int], ...] = ()  # columns that partitions truncate, with dots, and to which width
 
     @property
     def names(self) -> frozenset[str]:

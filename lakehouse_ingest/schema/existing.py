@@ -12,7 +12,7 @@ from lakehouse_ingest.schema.column_types import QUOTED, is_written
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, TablePlan, declared, from_table
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.schema.declared import event_time_field, plan_from_settings, spec
-from lakehouse_ingest.schema.layout import derived_of
+from lakehouse_ingest.schema.layout import derived_of, truncated
 from lakehouse_ingest.settings import TableSettings
 
 
@@ -48,6 +48,7 @@ def plan_from_table(state: TableState, settings: TableSettings) -> TablePlan | N
         aside_of(settings),
         derived,
         state.partition_names,
+        truncated(state.partitions),
     )
 
 

@@ -1,6 +1,7 @@
 """The layout of a table: its partitions, its sort order, and how its files are written."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from catalog import Partition, Sort, TableState, same_partitions
@@ -60,6 +61,12 @@ def partitions_of(settings: TableSettings) -> tuple[Partition, ...]:
 def partition_names(settings: TableSettings) -> frozenset[str]:
     """The names that no column can have. A partition by a column's own value shares the column's name, and may."""
     return frozenset(each.called for each in partitions_of(settings) if each.called != each.column)
+
+
+def truncated(partitions: Iterable[Partition]) -> tuple[tuple[str, int], ...]:
+    """The columns that partitions truncate, and to which width."""
+    found = ((each.column, re.fullmatch(r"truncate\[(\d+)\]", each.transform)) for each in partitions)
+    return tuple((column, int(width[1])) for column, width in found if width)
 
 
 def derived_of(settings: TableSettings) -> tuple[str, ...]:

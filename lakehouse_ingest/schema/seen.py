@@ -207,12 +207,6 @@ class SeenFields:
         self._limit()
         return self._fields
 
-    @property
-    def has_more(self) -> bool:
-        """Whether there were more fields than these."""
-        self._limit()
-        return self.last is not None
-
     def lacking(self, names: Iterable[str]) -> frozenset[str]:
         """Those of the fields that some record had no value for."""
         return frozenset(name for name in names if self.fields.get(name, NOTHING).values < self.records)

@@ -25,6 +25,7 @@ from lakehouse_ingest.stages.event_time import (
     instants,
 )
 from lakehouse_ingest.stages.faults import SHOWN, known_as, misfit_told, missing
+from lakehouse_ingest.stages.floors import Floor, floors
 from lakehouse_ingest.stages.leaves import DAY_S, exactly
 from lakehouse_ingest.stages.records import Fault, Records, Tree
 from lakehouse_ingest.stages.trees import json_text
@@ -52,6 +53,23 @@ class _Check:
     lenient: bool  # a value that does not pass is rescued
     all_at_once: Callable[[pa.Array], pa.Array]  # the column's values; null for those it is not sure of
     one: Callable[[Any], Any]  # the column's value, or the reason why there is none
+    floors: Sequence[Floor] = ()
+
+    def known(self, values: pa.Array) -> pa.Array:
+        """The column's values; null for those that have to be looked at one by one."""
+        found = self.all_at_once(values)
+        for floor in self.floors:
+            found = _kept(found, floor.takes(found))
+        return found
+
+    def looked_at(self, value: Any) -> Any:
+        """The column's value, or the fault of this one."""
+        found, column = self.one(value), self.column
+        if isinstance(found, Reason):
+            detail = f"{column.field}: {_text(value, self.wire)[:SHOWN]} is not {column.takes}"
+            return Fault(found, detail, STAGE, misfit_told(column))
+        too_low = next((floor for floor in self.floors if not floor.takes_one(found)), None)
+        return too_low.fault(column, _text(value, self.wire), STAGE) if too_low else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +92,7 @@ class Shaper:
         self._checks = [
             check
             for number, each in enumerate(plan.columns)
-            if (check := _check(number, each, lenient=each.field in lenient))
+            if (check := _check(number, each, floors(plan, each), lenient=each.field in lenient))
         ]
         self._time = next((n for n, each in enumerate(plan.columns) if each.field == plan.event_time), None)
         self._instant: Instant | None = None
@@ -94,7 +112,7 @@ class Shaper:
         sound: list[pa.Array] = []
         for check in self._checks:
             values = columns[check.number]
-            columns[check.number] = shaped = check.all_at_once(values)
+            columns[check.number] = shaped = check.known(values)
             if shaped.null_count > values.null_count:
                 sound.append(pc.or_(pc.is_null(values), pc.is_valid(shaped)))
             if check.column.required and values.null_count:
@@ -139,11 +157,10 @@ class Shaper:
                     return missing(Reason.MISSING, column.field, STAGE)
                 checked.append(None)
                 continue
-            found = check.one(value)
-            if isinstance(found, Reason):
+            found = check.looked_at(value)
+            if isinstance(found, Fault):
                 if not check.lenient:
-                    detail = f"{column.field}: {_text(value, check.wire)[:SHOWN]} is not {column.takes}"
-                    return Fault(found, detail, STAGE, misfit_told(column))
+                    return found
                 rescued[column.field] = _as_read(value, check.wire, column.field, tree)
                 found = None
             checked.append(found)
@@ -196,7 +213,7 @@ def _as_read(value: Any, wire: pa.DataType, field: str, tree: Tree | None) -> st
 # -- the checks of a column -------------------------------------------------------------------------------
 
 
-def _check(number: int, column: ColumnPlan, *, lenient: bool) -> _Check | None:
+def _check(number: int, column: ColumnPlan, least: Sequence[Floor], *, lenient: bool) -> _Check | None:
     wire, kind = wire_type(column), arrow_type(column.iceberg)
     all_at_once: Callable[[pa.Array], pa.Array] = lambda values: values  # noqa: E731
     one: Callable[[Any], Any] = lambda value: value  # noqa: E731
@@ -210,11 +227,11 @@ def _check(number: int, column: ColumnPlan, *, lenient: bool) -> _Check | None:
         all_at_once, one = _days, lambda value: value if FIRST_DAY <= value <= LAST_DAY else _OUT
     elif wire != kind and column.name != EVENT_TIME:
         all_at_once, one = _instants, _instant_in(instant_of(wire, "us", plausible=False))
-    elif not column.required:
+    elif not (column.required or least):
         return None
     else:
         kind = wire
-    return _Check(number, column, wire, kind, lenient, all_at_once, one)
+    return _Check(number, column, wire, kind, lenient, all_at_once, one, least)
 
 
 _OUT = Reason.OUT_OF_RANGE

@@ -38,9 +38,6 @@ class Tally:
             reasons.update({outcome: count for outcome, count in counts.items() if outcome in REASONS})
         return dict(sorted(reasons.items()))
 
-    def received_from(self, at: TopicPartition) -> int:
-        return sum(self.counts.get(at, {}).values())
-
     def only(self, *outcomes: str) -> "Tally":
         kept = {at: {name: n for name, n in counts.items() if name in outcomes} for at, counts in self.counts.items()}
         return Tally(kept, self.oldest_ms, self.newest_ms)  # bytes are not counted by outcome

@@ -24,10 +24,6 @@ WHO_WE_ARE = {
 }
 URI = "see `catalog.uri`"
 FILES = "see `s3.access_key`, `s3.secret_key` and the bucket"
-FILES_AWAY: dict[type[catalog.CatalogError], str] = {
-    catalog.FilesUnreachable: "see `s3.endpoint` and `s3.session_token`",
-    catalog.FilesUnwritable: "make room for the tables' files, or let us write there",
-}
 OR_ANOTHER = ", or name another in `catalog.namespace`"
 CREATE = "see `catalog.create`"
 OUR_CODE = "unset it, or set the same in `catalog.properties` if you trust it"
@@ -40,6 +36,16 @@ class LostRace(TryAgain):
 
 class EpochTaken(LostRace):
     """Another start took the epoch before this one asked for it."""
+
+
+class StoreAway(TryAgain):
+    """The store of the tables' files does not answer, whichever table is asked for."""
+
+
+FILES_AWAY: dict[type[catalog.CatalogError], tuple[type[TryAgain], str]] = {
+    catalog.FilesUnreachable: (StoreAway, "see `s3.endpoint` and `s3.session_token`"),
+    catalog.FilesUnwritable: (TryAgain, "make room for the tables' files, or let us write there"),
+}
 
 
 @contextmanager
@@ -55,7 +61,8 @@ def explained() -> Iterator[None]:
     except catalog.Denied as denied:
         raise _not_let_in(denied) from denied
     except (*FILES_AWAY,) as away:
-        raise TryAgain(with_advice(away, FILES_AWAY[type(away)])) from away
+        kind, advice = FILES_AWAY[type(away)]
+        raise kind(with_advice(away, advice)) from away
     except (catalog.Unreachable, catalog.OutcomeUnknown, catalog.FilesUnfit) as passing:
         # FilesUnfit: the next start compares the table with the settings, and says which setting to change.
         raise TryAgain(str(passing)) from passing

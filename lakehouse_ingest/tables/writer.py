@@ -1,7 +1,6 @@
 """Take positions on tables, and move them by commits."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 
 import catalog
@@ -62,11 +61,6 @@ class TableWriter(Registry):
                 if self._newest_epoch(first) < self._taken:
                     self._taken -= 1
         raise TryAgain(f"other starts of pipeline {self._pipeline} took each of {CLAIM_TRIES} epochs first")
-
-    def open_all(self, tables: Sequence[str], epoch: int, threads: Executor) -> dict[str, Position]:
-        """Open those of the tables that exist. Returns our position on each."""
-        there = [name for name, state in self.find_all(tables, threads).items() if state]
-        return dict(zip(there, threads.map(lambda name: self.open(name, epoch), there), strict=True))
 
     def open(self, table: str, epoch: int, *, claiming: bool = False) -> Position:
         """Take our position on a table under this epoch, which fences earlier starts."""

@@ -7,6 +7,7 @@ changes a table meanwhile, goes past it.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -199,7 +200,8 @@ def test_one_lost_answer_among_many_openings_is_asked_for_again(bench: Bench, pr
             for name, fault in zip(names, FAULTS.values(), strict=True)
         ]
         with ThreadPoolExecutor(4) as threads:
-            places = alone.lake.open_all(names, epoch, threads)
+            opened = threads.map(partial(alone.lake.open, epoch=epoch), names)
+            places = dict(zip(names, opened, strict=True))
         assert all(each.is_over for each in lost), begun
         assert {place.epoch for place in places.values()} == {epoch}, begun
         for name in names:

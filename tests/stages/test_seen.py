@@ -86,9 +86,9 @@ class TestKeysWithoutEnd:
     def test_in_records_leave_the_first_by_name_and_those_that_matter(self) -> None:
         found = fields_in([{f"k{number:04}": number, "zone": 1, "y": 2} for number in reversed(range(3_000))], "zone")
         assert [*sorted(found.fields)] == [*(f"k{number:04}" for number in range(100)), "zone"]
-        assert found.has_more
+        assert found.last == "k0099"
         assert found.fields["zone"].kinds == {"number": 3_000}
-        assert not fields_in([{"zone": 1, "y": 2}], "zone").has_more
+        assert fields_in([{"zone": 1, "y": 2}], "zone").last is None
 
     def test_in_records_are_forgotten_on_the_way(self) -> None:
         found = SeenFields()
@@ -103,7 +103,7 @@ class TestKeysWithoutEnd:
         assert found.fields["users"].cut
         assert (found.fields["users"].kinds, found.fields["users"].fields) == ({"object": 600}, {})
         assert [*found.fields["place"].fields] == ["lat"]
-        assert not found.has_more
+        assert found.last is None
 
     def test_at_all_depths_are_bounded_together(self) -> None:
         for within in (5, 50):

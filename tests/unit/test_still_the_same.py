@@ -165,7 +165,7 @@ def test_a_landing_is_told_by_its_own_commit() -> None:
     effects = SimpleNamespace(land=lambda *_: ours, expire=lambda _: theirs)
     opened, stream, reader, watch, reports, refuse, threads = (MagicMock() for _ in range(7))
     opened.held.beyond_in.return_value = {}
-    runner = BatchRunner(opened, stream, cast("Any", effects), reader, watch, reports, refuse, threads, 1)
+    runner = BatchRunner(opened, stream, cast("Any", effects), reader, watch, reports, refuse, threads, lambda: 1)
     landing = Landing(ours, MagicMock())
     identity = batch.BatchIdentity(Range({("t", 0): 5}, UP_TO_NINE), Token(PIPELINE, 1, 3, 0), "")
     receipt = runner._land_files(landing, [written(5)], identity)

@@ -168,7 +168,7 @@ def test_a_table_is_registered_before_the_tasks_that_write(monkeypatch: pytest.M
     monkeypatch.setattr(Passes, "outcome", outcome)
     opened = MagicMock(tables=tables, held=MagicMock(held={}), dead=MagicMock(is_stale=False))
     runner = batch.BatchRunner(
-        opened, STREAM, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), 2
+        opened, STREAM, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock(), lambda: 2
     )
     read = batch.BatchIdentity(Range({("t", 0): 0}, {("t", 0): 1}), Token("p", 0, 1, 0), "")
     for _ in range(2):

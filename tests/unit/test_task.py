@@ -1,8 +1,15 @@
-"""What a task keeps in memory, and what Spark's query is told while it ends."""
+"""What a task keeps, sets aside and gives up, and what Spark's query is told while it ends."""
 
 import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,14 +20,42 @@ from catalog import CatalogClient, Column, TableSpec, create_table, ensure_names
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.pipeline import task
 from lakehouse_ingest.pipeline.one_start import OneStart
-from lakehouse_ingest.pipeline.task import Receipt, Work, do
+from lakehouse_ingest.pipeline.task import Receipt, RouteWork, Work, do, first_of
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.settings import Settings
+from lakehouse_ingest.schema.columns import TablePlan
+from lakehouse_ingest.schema.declared import plan_from_settings, spec
+from lakehouse_ingest.schema.existing import plan_that_stands
+from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages import dead_letters
+from lakehouse_ingest.stages.plans import RoutePlan
 from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Share
+from lakehouse_ingest.stages.routing import Route
+from lakehouse_ingest.stages.tally import LANDED
 from tests.services.sqlite_catalog import sqlite_catalog
 
 TYPES, EACH = 5, 40
+
+
+def records(share: Share, first: int, values: list[str]) -> Records:
+    """Records of the share's partition from an offset on."""
+    columns = {
+        "offset": range(first, first + len(values)),
+        "timestamp": [0] * len(values),
+        "value": [each.encode() for each in values],
+    }
+    rows = [pa.array(columns.get(each.name, [None] * len(values)), each.type) for each in RECORD_SCHEMA]
+    return Records(share.topic, share.partition, "log", pa.RecordBatch.from_arrays(rows, schema=RECORD_SCHEMA))
+
+
+@dataclass
+class Read:
+    """A reader of these records, in this order."""
+
+    chunks: list[Records]
+
+    def read_all(self, shares: list[Share]) -> Any:
+        del shares
+        yield from self.chunks
 
 
 class Given:
@@ -29,16 +64,18 @@ class Given:
     def read_all(self, shares: list[Share]) -> Any:
         (share,) = shares
         for first in range(share.start, share.end, 10):
-            values = [json.dumps({"type": f"kind_{n % TYPES}"}).encode() for n in range(first, first + 10)]
-            columns = {"offset": range(first, first + 10), "timestamp": [0] * 10, "value": values}
-            rows = [pa.array(columns.get(each.name, [None] * 10), each.type) for each in RECORD_SCHEMA]
-            yield Records(share.topic, share.partition, "log", pa.RecordBatch.from_arrays(rows, schema=RECORD_SCHEMA))
+            yield records(share, first, [json.dumps({"type": f"kind_{n % TYPES}"}) for n in range(first, first + 10)])
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Work:
+def client(tmp_path: Path) -> CatalogClient:
     client = CatalogClient(sqlite_catalog(tmp_path))
     ensure_namespace(client, "ns")
+    return client
+
+
+@pytest.fixture
+def work(client: CatalogClient) -> Work:
     columns = tuple(Column(each.name, each.iceberg, each.required) for each in dead_letters.COLUMNS)
     create_table(client, TableSpec("ns.dead_letters", columns))
     stream = {"topics": ["t"], "type_from": "field:type", "tables": [{"table": "{type}"}]}
@@ -46,6 +83,13 @@ def work(tmp_path: Path) -> Work:
     nowhere = Fault(Reason.TOO_MANY_TABLES, "no more tables", "route", "")
     letters = table_files(client, "ns.dead_letters")
     return Work("plant", 1, 0, settings, cast("Any", Given()), {}, letters, unasked=nowhere, imagined=True)
+
+
+def known(client: CatalogClient, name: str, **settings: Any) -> RouteWork:
+    """A table that exists."""
+    of_table = TableSettings.model_validate(settings)
+    state = create_table(client, spec(TablePlan(name, plan_from_settings(name, of_table), None, "iso"), of_table))
+    return RouteWork(RoutePlan(plan_that_stands(state, of_table)), table_files(client, name))
 
 
 class TestDeadLettersOfATask:
@@ -66,6 +110,80 @@ class TestDeadLettersOfATask:
         assert {kept[way] + written[way] for way in parts} == {EACH}
         assert sum(rows.nbytes for part in parts.values() for rows in part.letters) <= most
         assert bool(sum(written.values())) == (most < 2**30)
+
+
+class TestFirstFault:
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+    def test_is_the_one_at_the_lowest_offset_in_whatever_order_records_come(
+        self, work: Work, order: tuple[int, ...]
+    ) -> None:
+        low, high = Share("t", 0, 0, 40), Share("t", 1, 0, 40)
+        chunks = [records(low, 20, ['{"', "[]"]), records(low, 30, ['"']), records(high, 5, ["nothing"])]
+        found = do(replace(work, reader=cast("Any", Read([chunks[at] for at in order]))), 0, 0, [low, high])
+        assert found.error is None
+        fault = first_of(part.first_fault for part in found.parts.values())
+        assert fault is not None
+        assert (fault[0], fault[1], fault[2].reason) == (low, 20, Reason.BROKEN)
+
+
+class TestValueWithoutAPartition:
+    def test_is_a_dead_letter_and_the_other_rows_are_written(self, work: Work, client: CatalogClient) -> None:
+        columns = [{"name": "v", "type": "decimal(3,1)"}]
+        route, table = Route(0), known(client, "ns.all", columns=columns, partition_by=["truncate(7, v)"])
+        share = Share("t", 0, 0, 3)
+        given = Read([records(share, 0, ['{"v": 1.5}', '{"v": -99.9}', '{"v": -99.4}'])])
+        stream = Settings.model_validate(
+            {"name": "plant", "streams": [{"topics": ["t"], "tables": [{"table": "all"}]}]}
+        ).streams[0]
+        wanted = replace(work, stream=stream, reader=cast("Any", given), routes={route: table}, imagined=False)
+        found = do(wanted, 0, 0, [share])
+        assert found.error is None
+        part = found.parts[route]
+        assert part.failure is None
+        assert {file.partition: file.record_count for file in part.files} == {
+            (Decimal("1.4"),): 1,
+            (Decimal("-99.4"),): 1,
+        }
+        assert +part.counts[share].outcomes == Counter({LANDED: 2, str(Reason.OUT_OF_RANGE): 1})
+
+
+@contextmanager
+def silent_store() -> Iterator[tuple[str, list[str]]]:
+    """A store that takes every request and answers none; its address, and the paths that it was asked for."""
+    asked = list[str]()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.close_connection = True  # it could as well let the client wait, which takes the test longer
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD  # noqa: N815 - as the library has them
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class TestStoreThatIsAway:
+    def test_is_waited_for_once_and_not_for_each_table(self, work: Work, client: CatalogClient) -> None:
+        keys = {"s3.access-key-id": "a", "s3.secret-access-key": "b", "client.region": "us-east-1"}
+        few = {"s3.retry-strategy-impl": "pyarrow.fs.AwsStandardS3RetryStrategy"}  # or it asks for six seconds
+        routes, share = {}, Share("t", 0, 0, TYPES * EACH)
+        with silent_store() as (uri, asked):
+            for kind in (f"kind_{n}" for n in range(TYPES)):
+                made = known(client, f"ns.{kind}", columns=[{"name": "type", "type": "string"}], partition_by=[])
+                store = {"s3.endpoint": uri, **keys, **few}
+                files = replace(made.files, location=f"s3://bucket/{kind}", io_properties=store)
+                routes[Route(0, type=kind)] = replace(made, files=files)
+            found = do(replace(work, routes=routes, imagined=False), 0, 0, [share])
+        assert isinstance(found.error, TryAgain)
+        assert re.fullmatch(r"writing files of table ns\.kind_\d: [^\n]*; see `s3.endpoint`[^\n]*", str(found.error))
+        assert len({path.split("/")[2] for path in asked}) == 1, asked
 
 
 class TestQueryThatIsToEnd:

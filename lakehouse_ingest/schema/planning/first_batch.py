@@ -9,7 +9,7 @@ from lakehouse_ingest.schema.column_types import DEEPEST
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, RefusedField, TablePlan, declared, named
 from lakehouse_ingest.schema.contract import aside_of
 from lakehouse_ingest.schema.declared import USUAL_EVENT_TIMES, event_time_field, plan_from_settings, refuse_own
-from lakehouse_ingest.schema.layout import derived_of, partition_names
+from lakehouse_ingest.schema.layout import derived_of, partition_names, partitions_of, truncated
 from lakehouse_ingest.schema.planning.inference import ALL, column_type, unit_of
 from lakehouse_ingest.schema.planning.nested import beyond_hints
 from lakehouse_ingest.schema.seen import SeenValues
@@ -71,6 +71,7 @@ def plan_from_seen(
         aside=aside,
         derived=derived_of(settings),
         partitions=partition_names(settings),
+        truncated=truncated(partitions_of(settings)),
     )
     if event_time is None or settings.event_time_unit != "auto":
         return Planned(plan, refused=refused)

@@ -1,6 +1,7 @@
 """Partitions of rows, held against pyiceberg's scalar transforms, value by value."""
 
 import random
+import sys
 import uuid
 from dataclasses import replace
 from decimal import Decimal
@@ -90,6 +91,80 @@ class TestEveryTransform:
             found = {each: key for key, part in split(table, rows) for each in part["id"].to_pylist()}
             assert len(found) == count
             assert found == {each: (None,) if at == len(values) else expected[at] for each, at in enumerate(drawn)}
+
+
+WIDTHS = [1, 2, 3, 7, 10, 1000, 2**30 + 1, 2**31 - 1]
+LAST = {"int": 2**31 - 1, "long": 2**63 - 1, "date": 2**31 - 1, "time": DAY - 1, "timestamp": 2**63 - 1}
+HELD = {"int": 2**31, "long": 2**63, "hour": 2**31}  # from minus so much on
+YEARS = (-719_162, 2_932_896)  # the days that Python's dates can be: 0001-01-01 to 9999-12-31
+
+
+def extremes(dice: random.Random, kind: str) -> list[Any]:  # noqa: PLR0911 - one for each kind of type
+    """The lowest and the highest values of a type, and some that are near them."""
+    name, _, size = kind.rstrip("])").replace("[", "(").partition("(")
+    match name:
+        case "decimal":
+            precision, scale = map(int, size.split(","))
+            most = 10**precision - 1
+            near = [min(dice.choice(WIDTHS), most) for _ in range(3)]
+            found = [0, most, -most, *(most - each for each in near), *(each - most for each in near)]
+            return [Decimal((each < 0, tuple(map(int, str(abs(each)))), -scale)) for each in found]
+        case "string":
+            return ["", "\0", "\uffff", chr(0x10FFFF) * dice.randrange(1, 9), "\ud7ff\ue000", "a" * 5000]
+        case "binary":
+            return [b"", b"\0" * 9, b"\xff" * dice.randrange(1, 9), bytes(range(256)), b"\xff" * 5000]
+        case "fixed":
+            return [bytes([each]) * int(size) for each in (0, 127, 128, 255)]
+        case "uuid":
+            return [uuid.UUID(int=each) for each in (0, 1, 2**128 - 1, 2**127)]
+        case "boolean":
+            return [True, False]
+        case "float" | "double":
+            most, least = (3.4028234663852886e38, 2.0**-149) if name == "float" else (sys.float_info.max, 5e-324)
+            return [most, -most, least, -least, float("inf"), -float("inf"), 0.0]
+    last = LAST[name.removesuffix("tz")]
+    near = [min(dice.choice(WIDTHS) + dice.randrange(3), last) for _ in range(3)]
+    below = [] if name == "time" else [-1, -last - 1, *(each - last - 1 for each in near)]
+    return [0, 1, last, *near, *(last - each for each in near), *below]
+
+
+def held(kind: str, function: str, value: Any, given: Any) -> bool:
+    """Whether the partition of a value is of its type."""
+    if function in ("year", "month"):  # the library knows no more years than Arrow can tell
+        days: int = value if kind == "date" else value // DAY
+        return YEARS[0] <= days <= YEARS[1]
+    if kind.startswith("decimal") and function == "truncate":
+        return bool(len(given.as_tuple().digits) <= int(kind[8:].partition(",")[0]))
+    limit = HELD.get(function if function == "hour" else kind if function == "truncate" else "")
+    return limit is None or bool(-limit <= given < limit)
+
+
+class TestExtremeValue:
+    """At the ends of each type a partition is the one that pyiceberg gives, or its rows are refused."""
+
+    @pytest.mark.parametrize("seed", range(6))
+    @pytest.mark.parametrize(("kind", "transform"), CASES)
+    def test_has_its_partition_or_is_refused(self, tmp_path: Path, kind: str, transform: str, seed: int) -> None:
+        print(kind, transform, seed)
+        dice, function = random.Random(f"{kind} {transform} {seed}"), transform.partition("[")[0]
+        if kind.startswith("decimal"):
+            precision = dice.randrange(1, 39)
+            kind = f"decimal({precision},{dice.randrange(precision + 1)})"
+        if "[" in transform:
+            transform = f"{function}[{dice.choice(WIDTHS[:-2])}]"
+        table = Lake(tmp_path).create({"v": kind}, [term(transform, "v")])
+        target = file_columns(table.schema_json).arrow.field("v").type
+        for value in extremes(dice, kind):
+            rows = batch(v=column(kind, [value], target))
+            try:
+                (given,) = reference(table, value)
+            except OverflowError:
+                given = None
+            if held(kind, function, value, given):
+                assert [key for key, _ in split(table, rows)] == [(given,)], value
+            else:
+                with pytest.raises(RequestRefused, match=r"has no number for some of the rows|more digits than"):
+                    split(table, rows)
 
 
 # What Iceberg's specification says of these values (appendix B).
