@@ -5,6 +5,7 @@ A record is called sound only if it fits the columns completely. The reference d
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from lakehouse_ingest.stages.formats.json_object.reference import DIGITS, LEVELS
 CHUNK = 2_000  # so many objects stay in the processor's cache
 LOOKED_AT = 8  # records that are learned from at once
 WORTH_LEARNING = 0.02  # share of records that the decoder doesn't read
+REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 EVERY = 64
 NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (DIGITS // EVERY))
 
@@ -79,11 +81,13 @@ class Decoder:
         """What msgspec makes of the records, and the numbers of those that it refuses."""
         assert self._json
         decode, nothing = self._json.decode, self._fields.nothing
+        with suppress(*REFUSALS):  # nearly always all are read
+            return list(map(decode, texts)), []
         found, refused = [], []
         for text in texts:
             try:
                 found.append(decode(text))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except REFUSALS:
                 refused.append(len(found))
                 found.append(nothing)
         return found, refused
