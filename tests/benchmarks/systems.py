@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 
 NUMBER = "seq"
+TYPES = 20  # locations; each partition has all of them, in turn
 TIME = "ts_ms"  # milliseconds since 1970; tables are partitioned by its day
 # The first day, at midnight UTC. The events spread evenly and in order over two days.
 BEGINS_MS, SPAN_MS = 1_750_032_000_000, 2 * 86_400_000
@@ -86,7 +87,7 @@ def event(number: int, count: int) -> tuple[bytes, bytes]:
     sensor = number % 1000
     text = (
         f'{{"ts_ms":{BEGINS_MS + number * SPAN_MS // count},"sensor_id":"sensor-{sensor:04}",'
-        f'"location":"loc-{sensor % 50:02}","temperature":{(1500 + number * 7919 % 2000) / 100},'
+        f'"location":"loc-{sensor // 7 % TYPES:02}","temperature":{(1500 + number * 7919 % 2000) / 100},'
         f'"humidity":{(3000 + number * 104729 % 4000) / 100},"seq":{number},'
         f'"status":"{"ok" if number % 97 else "warn"}",'
         f'"device":{{"fw":"fw-1.{sensor % 4}.0","battery":{number % 101},"rssi":{-40 - number % 50}}}}}'
