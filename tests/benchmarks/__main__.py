@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from signal import SIGTERM, signal
 
 from tests.benchmarks import growth, latency, starting
 from tests.benchmarks.bars import SPARK
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--events", type=int, default=0)
     bench = Bench(parser.parse_args())
+    signal(SIGTERM, lambda *_: sys.exit(128 + SIGTERM))  # so that what we started is ended
     for variable in [name for name in os.environ if name.startswith("LAKEHOUSE_INGEST_") and name not in JARS]:
         del os.environ[variable]  # settings of whoever runs the bench
     scratch = tempfile.TemporaryDirectory(prefix="lakehouse-bench-", ignore_cleanup_errors=True)

@@ -48,6 +48,9 @@ class Step:
     def batches(self) -> int:
         return self.warming + self.counted
 
+    def is_done(self, batches: int) -> bool:
+        return batches >= self.batches
+
     @property
     def count(self) -> int:
         return self.rows * self.batches
@@ -144,7 +147,7 @@ def measured(ground: Ground, minutes: float = COMMITS_MINUTES) -> list[GrowthRes
     for name, unit, steps in _steps():
         result = GrowthResult(name, unit)
         for step in steps:
-            batches = run(ground, name, step, lambda done, step=step: done >= step.batches, PATIENCE)
+            batches = run(ground, name, step, step.is_done, PATIENCE)
             result.points.append(batches.point(step.x, step.warming - 1, step.batches - 1))
             print(f"{name}, {step.x:,}: {result.points[-1]}", file=sys.stderr, flush=True)
         found.append(result)

@@ -60,7 +60,7 @@ class Ours:
     def start(self, here: Surroundings, count: int) -> Program:
         settings = here.folder / "pipeline.toml"
         settings.write_text(self.settings(here), encoding="utf-8")
-        command = [sys.executable, "-m", "lakehouse_ingest", "run", "--config", settings]
+        command = [sys.executable, "-m", "lakehouse_ingest", "run", "--config", str(settings)]
         return Program(command, here, Tables(here), count)
 
     def settings(self, here: Surroundings) -> str:

@@ -75,8 +75,8 @@ def ground(folder: Path) -> Iterator[Ground]:
 def one_run(system: System, here: Surroundings, count: int, ground: Ground) -> Run:
     """Figures, or an exception: a run whose counts do not add up has none."""
     others = Others(ground)
-    began = time.monotonic()
     started = system.start(here, count)
+    began = time.monotonic()  # what we prepared for it before is not its time
     try:
         tree = ProcessTree(started.pid)
         samples = watched(started, tree, began, count, STARTING + count / SLOWEST)

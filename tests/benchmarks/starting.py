@@ -25,8 +25,8 @@ def measured(ground: Ground, systems: Iterable[System], rounds: int) -> list[Sta
     for number in range(-1, rounds):
         for system, result in found:
             with ground.place(f"start_{system.kind}", topic) as here:
-                began = time.monotonic()
                 started = system.start(here, EVENTS)
+                began = time.monotonic()
                 try:
                     tree = ProcessTree(started.pid)
                     while started.rows() == 0:

@@ -1,17 +1,24 @@
 """The arithmetic of `make bench`, and what it prints: without an engine."""
 
+import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
+from lakehouse_ingest.settings import load_settings
 from tests.benchmarks import bars, growth, page, table, topics
 from tests.benchmarks.figures import Sample, Span, cold, cpu_at, middle, percentile, ratio, steady
 from tests.benchmarks.latency import Seen, delays
 from tests.benchmarks.ours import BASE, CASES, COLUMNS, INFERRED, Ours
+from tests.benchmarks.process_tree import ProcessTree
 from tests.benchmarks.results import (
     About,
     GrowthResult,
@@ -25,6 +32,7 @@ from tests.benchmarks.results import (
     kept,
 )
 from tests.benchmarks.systems import NUMBER, Surroundings, event
+from tests.services.pipelines import until
 
 SEED = random.randrange(2**32)
 # Commits at 0.9, 1.2 and 3 million rows of 3; the first look comes before anything has happened.
@@ -145,19 +153,15 @@ class TestMessyTopic:
 
 class TestOurCase:
     def test_has_settings_that_are_accepted(self, tmp_path: Path) -> None:
-        from lakehouse_ingest.settings import load  # noqa: PLC0415
-
         here = Surroundings("127.0.0.1:1", "http://127.0.0.1:2", tmp_path, "events", 6, tmp_path, "lake")
         steps = [Ours("step", stream=step.stream, table=step.table) for *_, some in growth._steps() for step in some]
         for case in [*CASES, *steps]:
             (tmp_path / "pipeline.toml").write_text(case.settings(here))
-            settings = load(tmp_path / "pipeline.toml", {}).settings
+            settings = load_settings(tmp_path / "pipeline.toml", environment={})
             assert settings.catalog.namespace == "lake"
-            assert settings.streams[0].topics == ["events"] or settings.streams[0].topics == ("events",)
+            assert settings.streams[0].topics == ("events",)
 
     def test_declares_the_fields_of_the_events(self) -> None:
-        import json  # noqa: PLC0415
-
         assert [*json.loads(event(7, 10)[1])] == [*COLUMNS]
         assert NUMBER in COLUMNS
 
@@ -219,7 +223,7 @@ class TestBars:
 class TestTable:
     def test_has_ratios_first_and_the_failures(self) -> None:
         shown = table.shown(results())
-        first, *_ = [line for line in shown.splitlines() if line.startswith("| ") and "figure" not in line]
+        first = next(line for line in shown.splitlines() if line.startswith("| events"))
         assert first == "| events per CPU second, steady state, to the best peer | 2 | at least 1.4 | met |"
         assert f"| {BASE.name} | 200 | 100 | 2.00 | 60 | 50 | 900 | 12 | 4 |" in shown
         assert "| another | - | - | - |" in shown
@@ -265,3 +269,42 @@ class TestPage:
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
     keep(results(), tmp_path / "build" / "bench.json")
     assert kept(tmp_path / "build" / "bench.json") == results()
+
+
+class TestProcessTree:
+    BUSY = "import time\nwhile time.process_time() < 0.4: pass"
+
+    def test_counts_descendants_that_live_and_that_have_ended(self) -> None:
+        program = (
+            f"import subprocess, sys; subprocess.run([sys.executable, '-c', {self.BUSY!r}]);"
+            " held = bytearray(b'x') * 50_000_000; print('ready', flush=True); sys.stdin.read()"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], stdin=PIPE, stdout=PIPE) as process:
+            assert process.stdout
+            assert process.stdin
+            tree = ProcessTree(process.pid)
+            process.stdout.readline()
+            assert 0.35 < tree.cpu() < 30
+            assert 50_000_000 < tree.peak < 500_000_000
+            assert tree.memory() > 50_000_000
+            assert ProcessTree(os.getpid(), [process.pid]).memory() < ProcessTree(os.getpid()).memory() - 40_000_000
+            process.stdin.close()
+
+    def test_never_goes_back(self) -> None:
+        with subprocess.Popen([sys.executable, "-c", self.BUSY]) as process:
+            tree = ProcessTree(process.pid)
+            assert until(lambda: tree.cpu() > 0.2, 60)
+            process.wait()
+            assert tree.cpu() > 0.2
+
+
+class TestLandings:
+    def test_reads_what_is_new_line_by_line(self, tmp_path: Path) -> None:
+        log = tmp_path / "log.txt"
+        line = b'{"event": "batch_landed", "duration_s": 0.5, "timestamp": "1970-01-01T00:00:0%d.5Z"}\n'
+        log.write_bytes(b"Picked up\n" + line % 1 + line[:40])
+        landings = growth.Landings(log)
+        assert landings.look() == 1
+        log.write_bytes(b"Picked up\n" + line % 1 + line % 2 + b'{"event": "stopped"}\n')
+        assert landings.look() == 2
+        assert (landings.ends, landings.took) == ([1.5, 2.5], [0.5, 0.5])
