@@ -82,7 +82,7 @@ def _growth(found: Results) -> Iterator[str]:
         yield "<h2>Growth</h2>"
     for each in found.growth:
         if each.points:
-            title = f"A batch while the number of {each.name} grows"
+            title = f"Cost of a batch by {each.name}"
             series = {
                 "CPU seconds": [(point.x, point.cpu) for point in each.points],
                 "seconds": [(point.x, point.seconds) for point in each.points],

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LEFT, RIGHT, ROW = 760, 240, 90, 26
-HEIGHT, BOTTOM, TOP, MARGIN = 240, 44, 14, 60
+WIDTH, LEFT, RIGHT, WORDS, ROW = 760, 250, 90, 200, 26
+HEIGHT, BOTTOM, TOP, MARGIN, LINE = 250, 44, 28, 60, 14
 Y_TICKS = 4
 FEW = 12  # values of x that are all named
 
@@ -37,18 +37,16 @@ def ranges(title: str, rows: Sequence[tuple[str, Sequence[float]]], names: Seque
     most = max((value for _, values in rows for value in values), default=1.0) or 1.0
     parts = []
     for place, (label, values) in enumerate(rows):
-        y = place * 2 * ROW + ROW
-        parts.append(_text(LEFT - 8, y + 4, label, "end"))
-        places = [LEFT + value / most * (WIDTH - LEFT - RIGHT) for value in values]
-        parts.append(f'<line class="axis" x1="{LEFT}" x2="{max(places):.1f}" y1="{y}" y2="{y}"/>')
-        for number, (x, value, name) in enumerate(zip(places, values, names, strict=True)):
-            said = f"{name} {_figure(value)} s"
-            parts += [
-                f'<circle class="ours" cx="{x:.1f}" cy="{y}" r="{6 - number}"><title>{escape(said)}</title></circle>',
-                # Marks that lie close to each other have their words below and above the line.
-                _text(x, y + (18 if number % 2 else -9), said, "middle"),
-            ]
-    return _svg(title, 2 * ROW * len(rows) + 6, parts)
+        y = place * ROW + ROW / 2
+        places = [LEFT + value / most * (WIDTH - LEFT - WORDS) for value in values]
+        said = ", ".join(f"{name} {_figure(value)}" for name, value in zip(names, values, strict=True))
+        parts += [
+            _text(LEFT - 8, y + 4, label, "end"),
+            f'<line class="axis" x1="{LEFT}" x2="{max(places):.1f}" y1="{y}" y2="{y}"/>',
+            *(f'<circle class="ours" cx="{x:.1f}" cy="{y}" r="{6 - number}"/>' for number, x in enumerate(places)),
+            _text(max(places) + 10, y + 4, said),
+        ]
+    return _svg(title, ROW * len(rows) + 6, parts)
 
 
 def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
@@ -75,9 +73,12 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_lab
             f"<title>{escape(f'{name}: {_figure(given[1])} at {_figure(given[0])}')}</title></circle>"
             for (x, y), given in zip(placed, points, strict=True)
         ]
-        parts.append(_text(placed[-1][0] + 8, placed[-1][1] + 4 + 12 * number, name))
+    ends = sorted((at(*points[-1])[1], name) for name, points in series.items())
+    for place, (y, name) in enumerate(ends):  # words of lines that end close to each other are moved apart
+        below = max(y, ends[place - 1][0] + LINE) if place else y
+        parts.append(_text(at(xs[-1], 0)[0] + 8, below + 4, name))
     parts.append(_text((MARGIN + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, "middle"))
-    parts.append(_text(4, TOP - 2, y_label))
+    parts.append(_text(4, LINE, y_label))
     return _svg(title, HEIGHT, parts)
 
 
