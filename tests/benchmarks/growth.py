@@ -21,7 +21,7 @@ from tests.benchmarks.results import GrowthResult, Point
 from tests.benchmarks.systems import BEGINS_MS, TIME, event
 from tests.benchmarks.topics import PARTITIONS, Made
 
-LOOK = 0.2
+LOOK, SELDOM = 0.2, 25  # seconds; looks
 WARMING, COUNTED = 3, 8  # batches
 FEW = 3  # of the largest
 PATIENCE = 240.0
@@ -213,6 +213,8 @@ def run(ground: Ground, label: str, step: Step, enough: Callable[[int], bool], p
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{label}, {step.x}: {len(log.ends)} batches after {patience:.0f} s")
                 samples.append(Sample(time.time(), tree.cpu(), 0))
+                if len(samples) % SELDOM == 0:
+                    started.rows()  # raises if it has ended
                 time.sleep(LOOK)
             samples.append(Sample(time.time(), tree.cpu(), 0))
         finally:

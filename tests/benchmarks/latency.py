@@ -29,7 +29,7 @@ from tests.benchmarks.topics import PARTITIONS
 TABLE = "events"
 DEFAULT = "5s"  # of `every`
 LOOK = 0.01
-SAMPLE = 0.2
+SAMPLE, SELDOM = 0.2, 25  # seconds; samples
 WARM_S = 10  # the first seconds at this rate, in which Java still compiles; they do not count
 BEFORE = 6_000  # events that are there at first, so that table and workers are there too
 PATIENCE = 120.0
@@ -68,6 +68,8 @@ class Reader:
             self._look()
             if not self.samples or time.time() - self.samples[-1].at >= SAMPLE:
                 self.samples.append(Sample(time.time(), self.tree.cpu(), self.rows))
+                if len(self.samples) % SELDOM == 0:
+                    self._started.rows()  # raises if it has ended
             time.sleep(LOOK)
 
     def _look(self) -> None:

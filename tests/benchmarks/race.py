@@ -1,6 +1,7 @@
 """One system after the other, each on the same records: what it takes, how long, and the proof that all is there."""
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -41,7 +42,7 @@ class Ground:
     def place(self, label: str, topic: str, partitions: int = PARTITIONS) -> Iterator[Surroundings]:
         """A namespace and a folder of its own, whose files are removed at the end."""
         self._places += 1
-        namespace = f"bench_{self._places}_{''.join(sign if sign.isalnum() else '_' for sign in label)}"[:60]
+        namespace = f"bench_{self._places}_{re.sub(r'[^a-z0-9]+', '_', label.lower())}"
         folder = self.folder / "runs" / namespace
         folder.mkdir(parents=True)
         here = Surroundings(
