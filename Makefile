@@ -104,6 +104,8 @@ lock:
 		--python-version 3.11 pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --group readers \
 		--constraint requirements.lock --python-version 3.11 -o tests/readers/requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --group quix \
+		--python-version 3.11 -o tests/benchmarks/peers/quix.lock
 
 clean:
 	rm -rf $(VENV)

@@ -22,7 +22,7 @@ BEGINS_MS, SPAN_MS = 1_750_032_000_000, 2 * 86_400_000
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a system stands on. Its topic and its namespace exist; the folder is empty, and the system's alone."""
+    """What a system stands on. The topic is full. Folder and namespace exist; both are empty, and this run's alone."""
 
     brokers: str
     catalog_uri: str
@@ -84,12 +84,12 @@ class System(Protocol):
 
 def event(number: int, count: int) -> tuple[bytes, bytes]:
     """Key and value of an event of `count`. Its partition is `number` modulo the number of partitions."""
-    sensor = number % 1000
+    sensor, mixed = number % 1000, number * 2_654_435_761 % 2**32
     text = (
         f'{{"ts_ms":{BEGINS_MS + number * SPAN_MS // count},"sensor_id":"sensor-{sensor:04}",'
-        f'"location":"loc-{sensor // 7 % TYPES:02}","temperature":{(1500 + number * 7919 % 2000) / 100},'
-        f'"humidity":{(3000 + number * 104729 % 4000) / 100},"seq":{number},'
+        f'"location":"loc-{sensor // 7 % TYPES:02}","temperature":{(1500 + (mixed >> 12) % 2000) / 100},'
+        f'"humidity":{(3000 + (mixed >> 4) % 4000) / 100},"seq":{number},'
         f'"status":"{"ok" if number % 97 else "warn"}",'
-        f'"device":{{"fw":"fw-1.{sensor % 4}.0","battery":{number % 101},"rssi":{-40 - number % 50}}}}}'
+        f'"device":{{"fw":"fw-1.{sensor % 4}.0","battery":{(mixed >> 20) % 101},"rssi":{-40 - mixed % 50}}}}}'
     )
     return b"sensor-%04d" % sensor, text.encode()
