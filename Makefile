@@ -18,7 +18,8 @@ help:
 	@echo "make readers    what we write, read back by Trino and ClickHouse as well (720 MB to fetch, Java 24 or later); the matrix"
 	@echo "make docs       the pages of docs/reference, from the code"
 	@echo "make check      ruff, formatting, mypy, and who may import whom"
-	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
+	@echo "make bench      ours beside Kafka Connect and others, on this machine; QUICK=1 in ten minutes; ONLY=ours,connect;"
+	@echo "                WHAT=telemetry: what traces and metrics cost"
 	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
@@ -93,8 +94,9 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# A report in build/bench.json and build/bench.html; `python -m tests.benchmarks.table` puts it into docs/development/speed.md.
 bench: install
-	$(BIN)/python -m tests.benchmarks.$(or $(WHAT),street)
+	$(BIN)/python -m tests.benchmarks$(if $(WHAT),.$(WHAT), $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)"))
 
 wheel: install
 	$(BIN)/uv build --quiet --wheel
@@ -105,6 +107,8 @@ lock:
 		--python-version 3.11 pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --group readers \
 		--constraint requirements.lock --python-version 3.11 -o tests/readers/requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --group quix \
+		--python-version 3.11 -o tests/benchmarks/peers/quix.lock
 
 clean:
 	rm -rf $(VENV)

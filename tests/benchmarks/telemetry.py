@@ -7,6 +7,7 @@ sends then. The collector is a process of its own, whose time is not ours. The f
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,12 +25,19 @@ from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables.clients import connection_of
 from telemetry import OFF, Telemetry, TelemetryOptions, start
-from tests.benchmarks.street import CASES, PARTITIONS, cpu_seconds, events
-from tests.services.kafka import create_topic, produce
+from tests.benchmarks.ours import COLUMNS
+from tests.benchmarks.process_tree import ProcessTree
+from tests.benchmarks.systems import TIME
+from tests.benchmarks.topics import Topics
 
 PAIRS, WARMING, BATCHES, BATCH = 7, 2, 5, 100_000
-CASE = "one table, declared"  # the cheapest batch: whatever is added weighs most
-TOPIC = "price"
+# The cheapest batch: whatever is added weighs most.
+TABLE = {
+    "table": "events",
+    "columns": [{"name": name, "type": kind} for name, kind in COLUMNS.items()],
+    "event_time": TIME,
+    "event_time_unit": "ms",
+}
 TARGET = 1.05
 
 
@@ -51,26 +59,29 @@ class _FromTheFirst(Watch):
 
     def __init__(self, pipeline: str, sink: Telemetry, without: int) -> None:
         super().__init__(pipeline, sink)
-        self._without = without
+        self._tree = ProcessTree(os.getpid(), (without,))
         self.began: float | None = None
         self.received = 0
         self.add_listener(self._landed)
 
+    def spent(self) -> float:
+        return self._tree.cpu()
+
     def _landed(self, event: Event) -> None:
         if isinstance(event, BatchLanded):
             if self.began is None:
-                self.began = cpu_seconds(self._without)
+                self.began = self.spent()
             else:
                 self.received += event.received
 
 
-def settings_of(name: str, folder: Path, broker: str, case: str) -> Settings:
+def settings_of(name: str, folder: Path, broker: str, topic: str) -> Settings:
     return Settings.model_validate(
         {
             "name": name,
             "catalog": {"path": folder / "warehouse", "namespace": name},
             "source": {"brokers": broker},
-            "streams": [{"topics": [TOPIC], "every": 0, "max_records": BATCH, **CASES[case]}],
+            "streams": [{"topics": [topic], "every": 0, "max_records": BATCH, "tables": [TABLE]}],
             "spark": {"master": "local[2]", "memory": "3g"},
             "log": {"level": "error"},
         }
@@ -87,18 +98,21 @@ def microseconds(running: Running, settings: Settings, sink: Telemetry, scratch:
     # Spark shares a batch out among partitions, and rounds.
     if watch.received < 0.99 * BATCHES * BATCH or watch.began is None or sink.dropped:
         raise SystemExit(f"{watch.received} events, dropped by telemetry: {dict(sink.dropped)}")
-    return (cpu_seconds(without) - watch.began) / watch.received * 1e6
+    return (watch.spent() - watch.began) / watch.received * 1e6
 
 
-def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[str, float]]:
-    with collector() as (endpoint, process), opened(settings_of("none", folder, broker, case), RunOptions()) as running:
+def pairs(count: int, topic: str, folder: Path, broker: str) -> Iterator[Mapping[str, float]]:
+    with (
+        collector() as (endpoint, process),
+        opened(settings_of("none", folder, broker, topic), RunOptions()) as running,
+    ):
         for number in range(-WARMING, count):
             found: dict[str, float] = {}
             for how in ("off", "on") if number % 2 else ("on", "off"):
                 name = f"{how}_{number + WARMING}"
                 wanted = TelemetryOptions(traces=True, metrics=True, endpoint=endpoint)
                 sink = start(wanted) if how == "on" else OFF
-                at = settings_of(name, folder, broker, case)
+                at = settings_of(name, folder, broker, topic)
                 found[how] = round(microseconds(running, at, sink, folder / f"scratch-{name}", process), 3)
             found["ratio"] = round(found["on"] / found["off"], 4)
             print(f"{'warming up' if number < 0 else f'pair {number + 1}'}: {json.dumps(found)}", flush=True)
@@ -108,14 +122,12 @@ def pairs(count: int, case: str, folder: Path, broker: str) -> Iterator[Mapping[
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
-    case = sys.argv[2] if len(sys.argv) > 2 else CASE
     with tempfile.TemporaryDirectory() as scratch:
         server = EmbeddedBroker(Path(scratch) / "broker", port=0)
         broker = server.start()
         try:
-            create_topic(broker, TOPIC, PARTITIONS)
-            produce(broker, TOPIC, events((BATCHES + 2) * BATCH))
-            found = list(pairs(count, case, Path(scratch), broker))
+            topic = Topics(broker).of("plain", (BATCHES + 2) * BATCH)
+            found = list(pairs(count, topic, Path(scratch), broker))
         finally:
             server.stop()
     ratios = sorted(each["ratio"] for each in found)
@@ -126,7 +138,6 @@ def main() -> None:
     print(
         json.dumps(
             {
-                "case": case,
                 "events_a_batch": BATCH,
                 "cpu_microseconds_an_event": found,
                 "median_ratio": round(median(ratios), 4),
