@@ -2,7 +2,7 @@
 
 import sqlite3
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import Engine, event
@@ -17,6 +17,14 @@ def _wait_for_no_disk(connection: object, _record: object) -> None:
         connection.execute("PRAGMA journal_mode = MEMORY")
 
 
-def sqlite_catalog(folder: Path, kind: type[FileCatalogKind] = SqlCatalog) -> FileCatalogKind:
+@overload
+def sqlite_catalog(folder: Path) -> SqlCatalog: ...
+
+
+@overload
+def sqlite_catalog(folder: Path, kind: type[FileCatalogKind]) -> FileCatalogKind: ...
+
+
+def sqlite_catalog(folder: Path, kind: type[SqlCatalog] = SqlCatalog) -> SqlCatalog:
     """Its tables are in the folder too; several clients of one folder wait for each other."""
     return kind("lake", uri=f"sqlite:///{folder}/catalog.db?timeout=60", warehouse=f"file://{folder}")
