@@ -19,6 +19,7 @@ from lakehouse_ingest.environment.spark_session import starting
 from lakehouse_ingest.observe.events import CatalogServes
 from lakehouse_ingest.observe.watch import Watch, watch
 from lakehouse_ingest.pipeline.dry_run import Foresight, foresee
+from lakehouse_ingest.pipeline.effects import workers_starting
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.schema import declared, layout
@@ -90,6 +91,7 @@ def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -
         uri = settings.catalog.uri or _embedded(settings, jars, stack, watching)
         watching.hide(embedded_token(settings.catalog, uri))
         spark = stack.enter_context(started.session(spark_properties(settings.catalog, settings.s3, uri)))
+        stack.enter_context(workers_starting(spark))
         stop = stop or Event()
         pipeline = Pipeline(
             settings,
