@@ -19,6 +19,7 @@ from lakehouse_ingest.environment.spark_session import starting
 from lakehouse_ingest.observe.events import CatalogServes
 from lakehouse_ingest.observe.watch import Watch, watch
 from lakehouse_ingest.pipeline.dry_run import Foresight, foresee
+from lakehouse_ingest.pipeline.effects import workers_starting
 from lakehouse_ingest.pipeline.memory import refuse_too_little
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
@@ -94,6 +95,7 @@ def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -
         if settings.spark.master.startswith("local"):
             heap = spark.sparkContext.getConf().get("spark.driver.memory", settings.spark.memory)
             refuse_too_little(watching, heap, spark.sparkContext.defaultParallelism)
+        stack.enter_context(workers_starting(spark))
         stop = stop or Event()
         pipeline = Pipeline(
             settings,

@@ -1,12 +1,13 @@
 """All durable effects of a start and its batches, and those of a run on real tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -26,7 +27,7 @@ from lakehouse_ingest.observe.events import (
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.group_offsets import GroupOffsets
 from lakehouse_ingest.pipeline.reporting import BatchReports
-from lakehouse_ingest.pipeline.task import Receipt, Work, do
+from lakehouse_ingest.pipeline.task import Receipt, Work, do_nothing, on_worker
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages.records import Share
@@ -222,9 +223,21 @@ class RealWorld:
 def on_spark(spark: SparkSession, work: Work, tasks: Sequence[Sequence[Share]]) -> list[Receipt]:
     """Run a task for each list of shares, in one Spark job without a shuffle."""
     numbered = list(enumerate(tasks))
-    return spark.sparkContext.parallelize(numbered, len(numbered)).map(lambda task: _done(work, *task)).collect()
+    return spark.sparkContext.parallelize(numbered, len(numbered)).map(lambda task: on_worker(work, *task)).collect()
 
 
-def _done(work: Work, number: int, shares: Sequence[Share]) -> Receipt:
-    context = TaskContext.get()
-    return do(work, number, context.attemptNumber() if context else 0, shares)
+@contextmanager
+def workers_starting(spark: SparkSession) -> Iterator[None]:
+    """Lets Spark's Python workers start and import, for which they take over a second, beside what the block does."""
+
+    def start() -> None:
+        context, cores = spark.sparkContext, spark.sparkContext.defaultParallelism
+        with suppress(Py4JError, PySparkException):  # the first batch reports it
+            context.parallelize(range(cores), cores).map(do_nothing).collect()
+
+    starting = Thread(target=start, name="workers-start")
+    starting.start()
+    try:
+        yield
+    finally:
+        starting.join()  # Spark would report that it was stopped in the middle of a job

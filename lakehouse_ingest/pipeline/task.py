@@ -15,6 +15,7 @@ from time import perf_counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from catalog import DataFileReceipt, FileCounter, FileNames, FileWriter, TableFiles
 from lakehouse_ingest.errors import LakehouseError
@@ -100,6 +101,16 @@ class Receipt:
     parts: dict[Way, Part] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
     error: LakehouseError | None = None
+
+
+def on_worker(work: Work, task: int, shares: Sequence[Share]) -> Receipt:
+    """What Spark calls. It is here because a worker imports the module of what it calls, and has imported this one."""
+    context = TaskContext.get()
+    return do(work, task, context.attemptNumber() if context else 0, shares)
+
+
+def do_nothing(_: int) -> None:
+    """To be called by a worker that is only to start."""
 
 
 def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
