@@ -14,7 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pyspark
 from filelock import FileLock
@@ -32,6 +34,7 @@ from lakehouse_ingest.settings import SparkSettings
 
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # Java would name each class that it can't keep
 PATIENCE_S = 300.0
+BATCHES = 3
 
 
 def archive(java: Path) -> Path:
@@ -81,7 +84,7 @@ def warm(java: Path, fresh: Path) -> None:
         tempfile.TemporaryDirectory() as scratch,
         session("classes", settings, jars, nowhere, java, Path(scratch), stop_s=PATIENCE_S) as spark,
     ):
-        _imitate_a_batch(spark, scratch)
+        _imitate_batches(spark, scratch)
 
 
 def _kept(made: Path) -> tuple[Path, ...]:
@@ -103,26 +106,19 @@ def _make(java: Path, made: Path) -> bool:
     return True
 
 
-def _imitate_a_batch(spark: SparkSession, scratch: str) -> None:
-    parsed = spark.range(1_000).selectExpr(
-        "id % 7 AS k", "from_json('{\"a\": 1}', 'a long') AS j", "parse_json('{\"a\": [1]}') AS v", "now() AS t"
-    )
-    parsed.persist()
-    parsed.groupBy("k").agg({"j.a": "sum"}).orderBy("k").collect()
-    parsed.drop("v").write.parquet(f"{scratch}/rows")
-    query = (
-        spark.readStream.schema("k long")
-        .parquet(f"{scratch}/rows")
-        .writeStream.foreachBatch(_count)
-        .option("checkpointLocation", f"{scratch}/checkpoint")
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+def _imitate_batches(spark: SparkSession, scratch: str) -> None:
+    """Some of them, because the later ones find what the first has left in the checkpoint."""
+    done, called = Event(), count(1)
 
+    def batch(_: DataFrame, __: int) -> None:
+        spark.sparkContext.parallelize([0], 1).map(str).collect()
+        if next(called) == BATCHES:
+            done.set()
 
-def _count(rows: DataFrame, _: int) -> None:
-    rows.count()
+    batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = batches.writeStream.foreachBatch(batch).option("checkpointLocation", f"{scratch}/checkpoint").start()
+    done.wait(PATIENCE_S)
+    query.stop()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from pyspark.daemon import manager
 
 
 def _import_all() -> None:
-    import lakehouse_ingest.pipeline.task  # noqa: F401, PLC0415
+    import lakehouse_ingest.pipeline.task  # noqa: PLC0415
+    import lakehouse_ingest.stages.formats.json_object  # noqa: PLC0415 - the usual format and source
+    import lakehouse_ingest.stages.sources.kafka.reader  # noqa: F401, PLC0415
 
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
     pa.set_io_thread_count(1)
