@@ -8,15 +8,18 @@ import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakehouse_ingest.environment import storage
-from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.proxies import rest_properties
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import CatalogSettings, S3Settings
 from lakehouse_ingest.settings.field_types import given
 from lakehouse_ingest.settings.secret_words import SECRET_KEYS, revealed
 from lakehouse_ingest.tables import Connection
+
+if TYPE_CHECKING:
+    from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 
 # Properties that would turn either client into something other than a client of a REST catalog.
 KIND_OF_CATALOG = ("type", "catalog-impl", "py-catalog-impl")
@@ -54,8 +57,10 @@ def spark_properties(catalog: CatalogSettings, s3: S3Settings, uri: str) -> Prop
     return {**_shared(catalog, s3, uri), **given(own), **rest_properties(uri), **catalog.properties}
 
 
-def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: int | None = None) -> EmbeddedCatalog:
+def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: int | None = None) -> "EmbeddedCatalog":
     """The embedded catalog, for settings without `uri`. It is not started yet."""
+    from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog  # noqa: PLC0415 - tasks never need it
+
     store = storage.at(catalog.warehouse, catalog, s3) if catalog.warehouse else None
     return EmbeddedCatalog(catalog.path, port, jars=jars, place=catalog.warehouse, store=store)
 
@@ -63,8 +68,12 @@ def embedded(catalog: CatalogSettings, s3: S3Settings, jars: Path | None, port: 
 def embedded_token(catalog: CatalogSettings, uri: str) -> str:
     """The token of the embedded catalog over `path`, if that catalog is served at this address; otherwise empty."""
     own = catalog.token or catalog.credential or catalog.sign_for or "authorization" in map(str.lower, catalog.headers)
+    if own:
+        return ""
+    from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog  # noqa: PLC0415 - as above
+
     # The address in the properties overrides all others. Only the embedded catalog itself may get its token.
-    return "" if own else EmbeddedCatalog(catalog.path).token_of(catalog.properties.get("uri", uri))
+    return EmbeddedCatalog(catalog.path).token_of(catalog.properties.get("uri", uri))
 
 
 def refuse_what_is_no_rest_catalog(catalog: CatalogSettings) -> None:

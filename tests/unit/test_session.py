@@ -61,6 +61,15 @@ class TestCommand:
         assert ours[:first] == theirs[:first]
         assert sorted(ours[first:]) == sorted(theirs[first:])
 
+    def test_begin_java_small_unless_the_settings_say_otherwise(self, tmp_path: Path) -> None:
+        """The last of two options counts, and who names a collector gets it: ours would be a second one."""
+        theirs = "-Xms1g -XX:+UseG1GC -XX:TieredStopAtLevel=4"
+        settings = SparkSettings(options={"spark.driver.extraJavaOptions": theirs})
+        given = _options("plant", settings, [], {}, tmp_path)["spark.driver.extraJavaOptions"].split()
+        assert given[:3] == ["-XX:+NeverActAsServerClassMachine", "-XX:TieredStopAtLevel=1", "-Xms48m"]
+        assert given[-3:] == theirs.split()
+        assert [each for each in given if each.startswith("-XX:+Use")] == ["-XX:+UseG1GC"]
+
 
 class TestEnvironment:
     def test_names_no_other_spark_of_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
