@@ -169,7 +169,7 @@ class TestOurCase:
 class TestGrowthWindows:
     def test_are_the_first_hundred_each_thousand_and_the_last(self) -> None:
         ends = [float(number) for number in range(2_350)]
-        samples = [Sample(at, at * 2 if at >= growth.WARMING else at, 0) for at in ends]
+        samples = [Sample(at, at * 2 + 50 if at >= growth.WARMING else at, 0) for at in ends]
         found = growth.windows(growth.Batches(ends, [0.5] * len(ends), samples))
         assert [point.x for point in found] == [0, 1_000, 2_000, 2_249]
         assert {(point.cpu, point.seconds) for point in found} == {(2.0, 0.5)}
