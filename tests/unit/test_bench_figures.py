@@ -169,7 +169,7 @@ class TestOurCase:
 class TestGrowthWindows:
     def test_are_the_first_hundred_each_thousand_and_the_last(self) -> None:
         ends = [float(number) for number in range(2_350)]
-        samples = [Sample(at, at * 2, 0) for at in ends]
+        samples = [Sample(at, at * 2 + 50 if at >= growth.WARMING else at, 0) for at in ends]
         found = growth.windows(growth.Batches(ends, [0.5] * len(ends), samples))
         assert [point.x for point in found] == [0, 1_000, 2_000, 2_249]
         assert {(point.cpu, point.seconds) for point in found} == {(2.0, 0.5)}
@@ -185,6 +185,7 @@ def results() -> Results:
             SystemResult(BASE.name, "ours", [run, worse, run]),
             SystemResult(INFERRED.name, "ours", [slow]),
             SystemResult("a peer", "peer", [slow, slow, slow]),
+            SystemResult("a slow peer", "peer", [replace(slow, cold=Span(100, 9.0, 9.0), steady=Span(60, 9.0, 9.0))]),
             SystemResult("another", "peer", failures=["CountIsWrong: 3 of 4"]),
             SystemResult(bars.ONE_PROCESS, "limit", [replace(run, steady=Span(100, 1.0, 0.25))]),
         ],

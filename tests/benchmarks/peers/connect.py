@@ -25,7 +25,7 @@ appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %m (%c)%n
-rootLogger.level = info
+rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 """
 
@@ -61,6 +61,8 @@ def worker_settings(here: Surroundings) -> Mapping[str, str]:
         "value.converter.schemas.enable": "false",
         "consumer.max.poll.records": "5000",  # the default of 500 costs it more
         "consumer.auto.offset.reset": "earliest",
+        # So long a task waits for records of an idle topic, deaf to the commit that is due. The default is a minute.
+        "offset.flush.interval.ms": "1000",
         "offset.storage.file.filename": str(here.folder / "offsets"),
     }
 
