@@ -114,18 +114,11 @@ def _session_of(gateway: JavaGateway, options: Mapping[str, str]) -> SparkSessio
         # middle of another question, whose answer is then taken for that one's.
         with ThreadPoolExecutor(1, "spark-start") as starter:
             context = starter.submit(SparkContext, conf=_conf(options), gateway=gateway).result()
-        Thread(target=_prepare_tasks, args=(context,), name="spark-tasks", daemon=True).start()
         return SparkSession(context)
     except (Py4JError, PySparkException) as failure:
         raise SettingsRefused(
             f"Spark can't start with the settings under `spark`: {sentence(failure)[:120]}"
         ) from failure
-
-
-def _prepare_tasks(context: SparkContext) -> None:
-    """Run a task that does nothing. Python imports all that tasks need meanwhile, and the first batch need not wait."""
-    with suppress(Exception):  # the session may end before; and whatever else it is, the first batch meets it as well
-        context.parallelize([0], 1).map(bool).collect()
 
 
 def _conf(options: Mapping[str, str]) -> SparkConf:
