@@ -21,7 +21,7 @@ def _import_all() -> None:
     pa.set_cpu_count(1)  # Spark runs as many workers as there are cores
     pa.set_io_thread_count(1)
     # Spark asks for it before each task. Until Python 3.13 it reads the directories of Spark's zip files: 50 ms.
-    zipimporter.invalidate_caches = _keep  # type: ignore[method-assign]
+    zipimporter.invalidate_caches = _keep  # type: ignore[assignment, method-assign]
     gc.collect()
     gc.freeze()  # the workers share this memory as long as nobody writes to it
     gc.enable()

@@ -65,7 +65,7 @@ class TestCommand:
         """The last of two options counts, and who names a collector gets it: ours would be a second one."""
         theirs = "-Xms1g -XX:+UseG1GC -XX:TieredStopAtLevel=4"
         settings = SparkSettings(options={"spark.driver.extraJavaOptions": theirs})
-        given = _options("plant", settings, [], {}, tmp_path)["spark.driver.extraJavaOptions"].split()
+        given = _options("plant", settings, [], tmp_path)["spark.driver.extraJavaOptions"].split()
         assert given[:3] == ["-XX:+NeverActAsServerClassMachine", "-XX:TieredStopAtLevel=1", "-Xms48m"]
         assert given[-3:] == theirs.split()
         assert [each for each in given if each.startswith("-XX:+Use")] == ["-XX:+UseG1GC"]
