@@ -160,10 +160,10 @@ class TestRoom:
     @pytest.mark.parametrize("room", TAKEN)
     def test_takes_nothing_from_the_catalog_that_acts(self, room: str) -> None:
         taken = {
-            imported.removeprefix("catalog.")
+            each.removeprefix("catalog.")
             for name, imported in modules("lakehouse_ingest")
             if name.startswith(f"lakehouse_ingest.{room}.")
-            for imported in within(imported, "catalog")
+            for each in within(imported, "catalog")
         }
         assert taken == TAKEN[room]
 
