@@ -33,10 +33,13 @@ def _batch_of(file: Path) -> tuple[str, int, int]:
     return names.pipeline, names.epoch, names.batch
 
 
-def _batch(reader: Reader, table: str) -> tuple[str, int, int]:
-    """The batch that main's head has."""
+def _batch(reader: Reader, table: str) -> tuple[str, int, int] | None:
+    """The batch that main's head has. A start that publishes directly has opened the table with a head without one."""
     found = reader.table(table).current_snapshot()
     assert found
     assert found.summary
-    pipeline, _, epoch, batch = str(found.summary[TOKEN]).rsplit("/", 3)
+    token = found.summary.additional_properties.get(TOKEN)
+    if token is None:
+        return None
+    pipeline, _, epoch, batch = token.rsplit("/", 3)
     return pipeline, int(epoch), int(batch)
