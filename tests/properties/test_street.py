@@ -58,7 +58,7 @@ from lakehouse_ingest.tables.effects import Landing
 from telemetry import OFF
 from tests.services.memory import A_CHUNK, HOLE, TOPIC, FileCatalog, TablesReader, Topic
 from tests.services.records import check_batch_record, kind_of
-from tests.services.sqlite_catalog import sqlite_catalog
+from tests.services.sqlite_catalog import kept_in
 from tests.stages.given import Value
 
 # An example takes a second or two: each is drawn from a seed, for small ones tell little; none is made smaller.
@@ -415,7 +415,7 @@ def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worlds]:
     monkeypatch.setattr("lakehouse_ingest.pipeline.batch.PER_TASK", A_TASK)
     monkeypatch.setattr("lakehouse_ingest.pipeline.task.KEPT_LETTERS", 4 * A_LETTER)
     monkeypatch.setattr("lakehouse_ingest.pipeline.task.LOOKED_AT", A_CHUNK)
-    there = sqlite_catalog(tmp_path, FileCatalog)
+    there = FileCatalog("lake", **kept_in(tmp_path))
     monkeypatch.setattr(catalog, "connect", lambda _, settled: catalog.CatalogClient(there, settled))
     yield lambda: World(there, tmp_path)
     there.close()

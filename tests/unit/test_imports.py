@@ -4,21 +4,24 @@ import ast
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
 PACKAGES = ("lakehouse_ingest", "catalog", "telemetry")
 
 
 @cache
-def modules(package: str) -> list[tuple[str, ast.Module]]:
-    """Every module of a package by its dotted name, as it is written."""
+def modules(package: str) -> list[tuple[str, frozenset[str]]]:
+    """Every module of a package by its dotted name, with what it imports."""
     paths = sorted((ROOT / package).rglob("*.py"))
-    return [(name_of(path), ast.parse(path.read_text(encoding="utf-8"), str(path))) for path in paths]
+    trees = [(name_of(path), ast.parse(path.read_text(encoding="utf-8"), str(path))) for path in paths]
+    return [(name, frozenset(imports(tree))) for name, tree in trees]
 
 
 def name_of(path: Path) -> str:
@@ -37,7 +40,7 @@ def imports(tree: ast.Module) -> Iterator[str]:
                 yield from (f"{module}.{alias.name}" for alias in names)
 
 
-def within(names: Iterator[str], package: str) -> set[str]:
+def within(names: Iterable[str], package: str) -> set[str]:
     return {name for name in names if name == package or name.startswith(f"{package}.")}
 
 
@@ -77,39 +80,59 @@ class TestLayers:
         assert after.returncode == 1
         assert said in after.stdout
 
-    def test_every_room_says_in_one_sentence_what_it_is(self) -> None:
-        for room in (ROOT / "lakehouse_ingest").iterdir():
-            if (room / "__init__.py").exists():
-                assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room
 
-    def test_the_root_holds_seven_modules_at_most(self) -> None:
-        flat = {path.stem for path in (ROOT / "lakehouse_ingest").glob("*.py")} - {"__init__", "__main__"}
-        assert len(flat) <= 7
+class TestPackage:
+    @pytest.mark.parametrize(
+        ("package", "strangers"),
+        [
+            ("catalog", ("lakehouse_ingest", "telemetry", "pyspark", "py4j")),
+            ("telemetry", ("lakehouse_ingest", "catalog", "pyspark", "py4j", "pyiceberg")),
+        ],
+    )
+    def test_that_is_usable_alone_imports_none_of_the_others(self, package: str, strangers: tuple[str, ...]) -> None:
+        for name, imported in modules(package):
+            for stranger in strangers:
+                assert not within(imported, stranger), f"{name} imports {stranger}"
 
+    @pytest.mark.parametrize(
+        ("package", "doors"),
+        [
+            ("catalog", {"tables", "schema", "stages", "pipeline"}),  # all but tables take what `TAKEN` lists
+            ("telemetry", {"observe"}),
+        ],
+    )
+    def test_has_its_doors(self, package: str, doors: set[str]) -> None:
+        importers = {name for name, imported in modules("lakehouse_ingest") if within(imported, package)}
+        assert {name.split(".")[1] for name in importers} == doors
 
-@pytest.mark.parametrize(
-    ("package", "strangers"),
-    [
-        ("catalog", ("lakehouse_ingest", "telemetry", "pyspark", "py4j")),
-        ("telemetry", ("lakehouse_ingest", "catalog", "pyspark", "py4j", "pyiceberg")),
-    ],
-)
-def test_a_package_that_is_usable_alone_imports_none_of_the_others(package: str, strangers: tuple[str, ...]) -> None:
-    for name, tree in modules(package):
-        for stranger in strangers:
-            assert not within(imports(tree), stranger), f"{name} imports {stranger}"
+    @pytest.mark.parametrize("package", ["catalog", "telemetry"])
+    def test_is_used_by_what_it_shows_and_by_nothing_else(self, package: str) -> None:
+        shown = {
+            name
+            for node in ast.walk(ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8")))
+            if isinstance(node, ast.Assign)
+            and any(isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets)
+            for name in ast.literal_eval(node.value)
+        }
+        assert shown
+        for name, imported in modules("lakehouse_ingest"):
+            for each in within(imported, package) - {package}:
+                assert each.split(".")[1] in shown, f"{name} imports {each}"
 
-
-@pytest.mark.parametrize(
-    ("package", "doors"),
-    [
-        ("catalog", {"tables", "schema", "stages", "pipeline"}),  # all but tables take what `TAKEN` lists
-        ("telemetry", {"observe"}),
-    ],
-)
-def test_a_package_has_its_doors(package: str, doors: set[str]) -> None:
-    importers = {name for name, tree in modules("lakehouse_ingest") if within(imports(tree), package)}
-    assert {name.split(".")[1] for name in importers} == doors
+    @pytest.mark.parametrize("package", ["catalog", "telemetry"])
+    def test_is_importable_without_spark_and_without_the_others(self, package: str) -> None:
+        others = [name for name in (*PACKAGES, "pyspark", "py4j") if name != package]
+        program = (
+            f"import sys; sys.modules.update(dict.fromkeys({others!r})); "
+            f"import importlib, pkgutil, {package}; "
+            f"found = [each.name for each in pkgutil.walk_packages({package}.__path__, '{package}.')]; "
+            "[importlib.import_module(each) for each in found]; print(len(found))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) >= 5
 
 
 # Only tables let the catalog act. The other rooms take values, functions of values, and (the tasks) data files, which
@@ -124,75 +147,57 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("room", TAKEN)
-def test_a_room_takes_nothing_from_the_catalog_that_acts(room: str) -> None:
-    taken = {
-        imported.removeprefix("catalog.")
-        for name, tree in modules("lakehouse_ingest")
-        if name.startswith(f"lakehouse_ingest.{room}.")
-        for imported in within(imports(tree), "catalog")
-    }
-    assert taken == TAKEN[room]
+class TestRoom:
+    def test_says_in_one_sentence_what_it_is(self) -> None:
+        for room in (ROOT / "lakehouse_ingest").iterdir():
+            if (room / "__init__.py").exists():
+                assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))), room
+
+    def test_the_root_holds_seven_modules_at_most(self) -> None:
+        flat = {path.stem for path in (ROOT / "lakehouse_ingest").glob("*.py")} - {"__init__", "__main__"}
+        assert len(flat) <= 7
+
+    @pytest.mark.parametrize("room", TAKEN)
+    def test_takes_nothing_from_the_catalog_that_acts(self, room: str) -> None:
+        taken = {
+            each.removeprefix("catalog.")
+            for name, imported in modules("lakehouse_ingest")
+            if name.startswith(f"lakehouse_ingest.{room}.")
+            for each in within(imported, "catalog")
+        }
+        assert taken == TAKEN[room]
 
 
-@pytest.mark.parametrize("package", ["catalog", "telemetry"])
-def test_only_what_a_package_shows_crosses_its_door(package: str) -> None:
-    shown = {
-        name
-        for node in ast.walk(ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8")))
-        if isinstance(node, ast.Assign)
-        and any(isinstance(each, ast.Name) and each.id == "__all__" for each in node.targets)
-        for name in ast.literal_eval(node.value)
-    }
-    assert shown
-    for name, tree in modules("lakehouse_ingest"):
-        for imported in within(imports(tree), package) - {package}:
-            assert imported.split(".")[1] in shown, f"{name} imports {imported}"
+class TestCommandLine:
+    def test_loads_no_spark_for_help(self) -> None:
+        program = "import sys, lakehouse_ingest.cli.app; sys.exit('pyspark' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("package", ["catalog", "telemetry"])
-def test_a_package_is_importable_without_spark_and_without_the_others(package: str) -> None:
-    others = [name for name in (*PACKAGES, "pyspark", "py4j") if name != package]
-    program = (
-        f"import sys; sys.modules.update(dict.fromkeys({others!r})); "
-        f"import importlib, pkgutil, {package}; "
-        f"found = [each.name for each in pkgutil.walk_packages({package}.__path__, '{package}.')]; "
-        "[importlib.import_module(each) for each in found]; print(len(found))"
+class TestTask:
+    @pytest.mark.parametrize(
+        "unused", ["lakehouse_ingest.environment.embedded.catalog", "rich", "typer", "structlog"]
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 5
+    def test_loads_nothing_of_servers_and_screens(self, unused: str) -> None:
+        """Each start waits for it: half a second of the processor, and 14 MB."""
+        program = f"import sys, lakehouse_ingest.pipeline.task; sys.exit({unused!r} in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=False).returncode == 0
 
 
-def test_asking_the_command_line_for_help_loads_no_spark() -> None:
-    program = "import sys, lakehouse_ingest.cli.app; sys.exit('pyspark' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=False).returncode == 0
+class TestName:
+    def test_of_a_top_level_module_is_none_of_the_standard_library(self) -> None:
+        """Within a package it does no harm; on the path itself it would shadow, or be shadowed."""
+        tops = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in ROOT.glob("*/__init__.py")}
+        assert set(PACKAGES) <= tops
+        assert not tops & sys.stdlib_module_names
 
+    def test_of_a_file_of_ours_is_none_of_the_standard_library(self) -> None:
+        for package in PACKAGES:
+            for name, _ in modules(package):
+                assert name.rpartition(".")[2] not in sys.stdlib_module_names, name
 
-@pytest.mark.parametrize("unused", ["lakehouse_ingest.environment.embedded.catalog", "rich", "typer", "structlog"])
-def test_a_task_loads_nothing_of_servers_and_screens(unused: str) -> None:
-    """Each start waits for it: half a second of the processor, and 14 MB."""
-    program = f"import sys, lakehouse_ingest.pipeline.task; sys.exit({unused!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=False).returncode == 0
-
-
-def test_no_top_level_module_is_named_like_one_of_the_standard_librarys() -> None:
-    """Within a package it does no harm; on the path itself it would shadow, or be shadowed."""
-    tops = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert set(PACKAGES) <= tops
-    assert not tops & sys.stdlib_module_names
-
-
-def test_no_file_of_ours_is_named_like_a_module_of_the_standard_library() -> None:
-    for package in PACKAGES:
-        for name, _ in modules(package):
-            assert name.rpartition(".")[2] not in sys.stdlib_module_names, name
-
-
-def test_every_tests_folder_is_a_package_and_none_is_named_after_one_of_ours() -> None:
-    folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
-    for folder in folders:
-        assert (folder / "__init__.py").exists(), folder
-        assert folder.name not in PACKAGES, folder
+    def test_of_a_folder_of_tests_is_that_of_a_package_and_none_of_ours(self) -> None:
+        folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
+        for folder in folders:
+            assert (folder / "__init__.py").exists(), folder
+            assert folder.name not in PACKAGES, folder
