@@ -1,7 +1,7 @@
 """Spark's Java process: the command that starts it, and how it ends.
 
 Spark's own script starts a shell and another Java, which only put together the command that the script then runs. That
-takes half a second of the processor. So the command is put together here, and a test compares it with the script's.
+takes 0.15 seconds of the processor. So the command is put together here, and a test compares it with the script's.
 """
 
 import os
