@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help install demo test test-core test-long faults soak readers docs check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults soak readers docs check format lock bench profile wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -17,6 +17,7 @@ help:
 	@echo "make docs       the pages of docs/reference, from the code"
 	@echo "make check      ruff, formatting, mypy, and who may import whom"
 	@echo "make bench      how fast it is, on this machine; WHAT=telemetry: what traces and metrics cost"
+	@echo "make profile    where the processor time of a run goes, as flame graphs in build/profile; CASE=... of make bench"
 	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
@@ -92,6 +93,9 @@ format: install
 
 bench: install
 	$(BIN)/python -m tests.benchmarks.$(or $(WHAT),street)
+
+profile: install
+	$(BIN)/python -m tests.benchmarks.profile $(if $(CASE),"$(CASE)")
 
 wheel: install
 	$(BIN)/uv build --quiet --wheel
