@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Containers often forbid Python to keep what it has compiled. Half of a start would then be spent on compiling it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test test-core test-long faults soak readers docs check format lock bench wheel clean
+.PHONY: help install demo test test-core test-long faults soak readers docs check format lock bench profile wheel clean
 
 help:
 	@echo "make demo       events from a broker into tables, on this machine, in a minute (KEEP=1 leaves it running)"
@@ -20,6 +20,7 @@ help:
 	@echo "make check      ruff, formatting, mypy, and who may import whom"
 	@echo "make bench      ours beside Kafka Connect and others, on this machine; QUICK=1 in ten minutes; ONLY=ours,connect;"
 	@echo "                WHAT=telemetry: what traces and metrics cost"
+	@echo "make profile    where the processor time of a run goes, as flame graphs in build/profile; CASE=... of make bench"
 	@echo "make wheel      what is installed elsewhere, into dist/"
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
@@ -97,6 +98,9 @@ format: install
 # A report in build/bench.json and build/bench.html; `python -m tests.benchmarks.table` puts it into docs/development/speed.md.
 bench: install
 	$(BIN)/python -m tests.benchmarks$(if $(WHAT),.$(WHAT), $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)"))
+
+profile: install
+	$(BIN)/python -m tests.benchmarks.profile $(if $(CASE),"$(CASE)")
 
 wheel: install
 	$(BIN)/uv build --quiet --wheel
