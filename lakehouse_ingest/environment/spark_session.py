@@ -35,6 +35,7 @@ from lakehouse_ingest.settings.spark_options import CATALOG, RELIED_ON
 
 STOP_S = 10.0
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+IMPORT_PATHS = "spark.executorEnv.PYTHONPATH"
 JARS = "spark.jars"
 LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", JARS)
 # Variables that name another Spark, or change how this one starts: our checks of the settings do not see them.
@@ -162,8 +163,8 @@ def _environment(java: Path) -> Iterator[None]:
     """The environment that pyspark's launcher reads: this Java, and the Spark that pyspark comes with."""
     before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "SPARK_HOME", *OTHERS)}
     before["PYTHONPATH"] = os.environ.get("PYTHONPATH")
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # it stays, because pyspark reads it later
-    if python == sys.executable:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # it stays, because pyspark reads it later
+    if _runs_our_python():
         os.environ["PYTHONPATH"] = os.pathsep.join(_import_paths())
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
@@ -174,6 +175,11 @@ def _environment(java: Path) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def _runs_our_python() -> bool:
+    """Whether the workers run the same Python as we. The packages of another one are in other folders."""
+    return os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable
 
 
 def _import_paths() -> list[str]:
@@ -292,6 +298,8 @@ def _options(
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         **(local if settings.master.startswith("local") else {}),
+        # A cluster starts its executors in an environment of its own. Each task tells them where to import from.
+        **({IMPORT_PATHS: os.pathsep.join(_import_paths())} if _runs_our_python() else {}),
         CATALOG: "org.apache.iceberg.spark.SparkCatalog",
         f"{CATALOG}.type": "rest",
         **{f"{CATALOG}.{key}": value for key, value in catalog.items()},

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from lakehouse_ingest.environment.spark_session import OTHERS, Line, _arguments, _environment, _options
+from lakehouse_ingest.environment.spark_session import (
+    IMPORT_PATHS,
+    OTHERS,
+    Line,
+    _arguments,
+    _environment,
+    _options,
+)
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import SparkSettings
 from telemetry.testing import recorded
@@ -25,6 +32,16 @@ class TestOptions:
     def test_put_jars_of_the_settings_beside_ours(self, tmp_path: Path) -> None:
         settings = SparkSettings(options={"spark.jars": "/opt/b.jar,/opt/c.jar"})
         assert _options("plant", settings, [Path("a.jar")], {}, tmp_path)["spark.jars"] == "a.jar,/opt/b.jar,/opt/c.jar"
+
+    def test_tell_executors_of_a_cluster_where_to_import_from(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+        paths = _options("plant", SparkSettings(master="spark://host:7077"), [], {}, tmp_path)[IMPORT_PATHS]
+        assert str(tmp_path) in paths.split(os.pathsep)
+        monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python/bin/python3")
+        assert IMPORT_PATHS not in _options("plant", SparkSettings(), [], {}, tmp_path)
 
 
 class TestEnvironment:
