@@ -190,7 +190,7 @@ def command(java: Path, options: Mapping[str, str], jars: Sequence[Path] = ()) -
 
 def environment(java: Path, options: Mapping[str, str]) -> dict[str, str]:
     """This Java, the Spark that pyspark comes with, and what Spark's script sets."""
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # it stays, because pyspark reads it later
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # it stays, because pyspark reads it later
     found = {name: value for name, value in os.environ.items() if name not in OTHERS}
     found |= {
         "JAVA_HOME": str(java.parent.parent),
@@ -200,20 +200,24 @@ def environment(java: Path, options: Mapping[str, str]) -> dict[str, str]:
         "SPARK_CONNECT_MODE": "0",
         "PYTHONHASHSEED": "0",
     }
-    if python == sys.executable:
-        found["PYTHONPATH"] = os.pathsep.join(_import_paths())
+    if paths := import_paths():
+        found["PYTHONPATH"] = paths
     if libraries := options.get(LIBRARY_PATH):
         found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (libraries, found.get("LD_LIBRARY_PATH"))))
     return found
 
 
-def _import_paths() -> list[str]:
+def import_paths() -> str:
     """Where we import from, and so where the workers should: a transform may be a module beside a user's script.
 
-    Without the standard library, which each Python knows by itself.
+    Without the standard library, which each Python knows by itself. Nothing for workers that run another Python: its
+    packages are in other folders.
     """
+    if os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
+        return ""
     own = sysconfig.get_path("stdlib")
-    return [path for each in sys.path if not (path := os.path.abspath(each)).startswith(own)]  # noqa: PTH100 - "" is here
+    every = (os.path.abspath(each) for each in sys.path)  # noqa: PTH100 - "" is here
+    return os.pathsep.join(path for path in every if not path.startswith(own))
 
 
 @contextmanager

@@ -19,12 +19,21 @@ from lakehouse_ingest.environment.class_archive import java_options
 from lakehouse_ingest.environment.proxies import java_properties, set_system_properties
 from lakehouse_ingest.environment.spark_errors import sentence
 from lakehouse_ingest.environment.spark_names import LAKE
-from lakehouse_ingest.environment.spark_process import JAVA_OPTIONS, PART, STOP_S, Line, SparkProcess, spark_process
+from lakehouse_ingest.environment.spark_process import (
+    JAVA_OPTIONS,
+    PART,
+    STOP_S,
+    Line,
+    SparkProcess,
+    import_paths,
+    spark_process,
+)
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.settings import SparkSettings
 from lakehouse_ingest.settings.secret_words import HIDDEN_KEYS
 from lakehouse_ingest.settings.spark_options import CATALOG, RELIED_ON
 
+IMPORT_PATHS = "spark.executorEnv.PYTHONPATH"
 JARS = "spark.jars"
 LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", JARS)
 # Java schedules tasks and expires snapshots, and sees no record. What its optimizing compiler and its concurrent
@@ -195,6 +204,8 @@ def _options(
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         **(local if settings.master.startswith("local") else {}),
+        # A cluster starts its executors in an environment of its own. Each task tells them where to import from.
+        **({IMPORT_PATHS: paths} if (paths := import_paths()) else {}),
         # Hidden wherever Spark shows its settings or a source's options. Its own patterns know neither credentials
         # nor headers, nor the names that a Kafka client has for its secrets.
         "spark.redaction.regex": HIDDEN_KEYS,

@@ -175,9 +175,7 @@ class TestCommandLine:
 
 
 class TestTask:
-    @pytest.mark.parametrize(
-        "unused", ["lakehouse_ingest.environment.embedded.catalog", "rich", "typer", "structlog"]
-    )
+    @pytest.mark.parametrize("unused", ["lakehouse_ingest.environment.embedded.catalog", "rich", "typer", "structlog"])
     def test_loads_nothing_of_servers_and_screens(self, unused: str) -> None:
         """Each start waits for it: half a second of the processor, and 14 MB."""
         program = f"import sys, lakehouse_ingest.pipeline.task; sys.exit({unused!r} in sys.modules)"

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.spark_process import HOME, OTHERS, Line, command, environment
-from lakehouse_ingest.environment.spark_session import _arguments, _catalog_options, _options
+from lakehouse_ingest.environment.spark_session import IMPORT_PATHS, _arguments, _catalog_options, _options
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import SparkSettings
 from telemetry.testing import recorded
@@ -69,6 +69,16 @@ class TestCommand:
         assert given[:3] == ["-XX:+NeverActAsServerClassMachine", "-XX:TieredStopAtLevel=1", "-Xms48m"]
         assert given[-3:] == theirs.split()
         assert [each for each in given if each.startswith("-XX:+Use")] == ["-XX:+UseG1GC"]
+
+    def test_tell_executors_of_a_cluster_where_to_import_from(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+        paths = _options("plant", SparkSettings(master="spark://host:7077"), [], tmp_path)[IMPORT_PATHS]
+        assert str(tmp_path) in paths.split(os.pathsep)
+        monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python/bin/python3")
+        assert IMPORT_PATHS not in _options("plant", SparkSettings(), [], tmp_path)
 
 
 class TestEnvironment:
