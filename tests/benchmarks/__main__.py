@@ -109,12 +109,14 @@ def main() -> None:
     for variable in [name for name in os.environ if name.startswith("LAKEHOUSE_INGEST_") and name not in JARS]:
         del os.environ[variable]  # settings of whoever runs the bench
     scratch = tempfile.TemporaryDirectory(prefix="lakehouse-bench-", ignore_cleanup_errors=True)
-    with scratch as folder, ground(Path(folder)) as servers:
-        bench.run(servers)
-    keep(bench.found)
-    HTML.write_text(written(bench.found), encoding="utf-8")
-    print(shown(bench.found))
-    print(f"Written: {KEPT} and {HTML}")
+    try:
+        with scratch as folder, ground(Path(folder)) as servers:
+            bench.run(servers)
+    finally:  # who ends it early keeps what it has found so far
+        keep(bench.found)
+        HTML.write_text(written(bench.found), encoding="utf-8")
+        print(shown(bench.found))
+        print(f"Written: {KEPT} and {HTML}")
 
 
 if __name__ == "__main__":
