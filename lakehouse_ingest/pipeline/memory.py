@@ -1,9 +1,9 @@
 """Whether there is enough memory for what the tasks may hold at the same time.
 
-A task holds no more than a batch of records, a few forms of it, and rows that wait to be written, each up to a bound in
-bytes. What it may take at most does not depend on the size of a batch, or on the number of tables. For 600,000 records of
-640 bytes into 100 tables the peak of a worker was 575 MiB without a Kafka client, and 796 MiB where rows waited without a
-bound. A user's function is not counted, nor is a single record of hundreds of MB.
+A task holds no more than a batch of records, a few forms of it, and rows that wait to be written, each up to a bound
+in bytes. What it may take at most does not depend on the size of a batch, or on the number of tables. For 600,000
+records of 640 bytes into 100 tables the peak of a worker was 575 MiB without a Kafka client, and 796 MiB where rows
+waited without a bound. A user's function is not counted, nor is a single record of hundreds of MB.
 """
 
 import re
