@@ -158,7 +158,8 @@ class MortalEffects:
         self._real.set_properties(place, properties)
 
     def prove(self, log: TableState) -> Mapping[str, str]:
-        return self._real.prove(log)
+        del log  # each world would try this catalog again; tests/faults/test_lax_catalog.py tries others
+        return {}
 
     def move_up(self, place: Position) -> Position:
         return self._real.move_up(place)

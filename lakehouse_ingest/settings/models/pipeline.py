@@ -65,7 +65,10 @@ class SparkSettings(SettingsModel):
     master: str = Field(
         default="local[*]", description="Spark's master: this machine (local[*]), or the address of a cluster."
     )
-    memory: str = Field(default="1g", description="Heap of the driver. On one machine the driver does all of the work.")
+    memory: str = Field(
+        default="1g",
+        description="Heap of the driver's Java process. On one machine each task takes up to 600 MiB beside it.",
+    )
     options: Annotated[Mapping[str, str], AfterValidator(spark_options.checked)] = Field(
         default={},
         description="Further settings of Spark, except those that a pipeline relies on. An option that names code of"
