@@ -66,6 +66,10 @@ class TestSettings:
             *connect.properties(sink).splitlines()
         }
 
+    def test_know_no_offsets_of_an_earlier_run(self, here: Surroundings) -> None:
+        first, second = (quix.sink_settings(here, 1)["application"]["consumer_group"] for _ in range(2))
+        assert first != second
+
     def test_stay_on_this_machine(self, here: Surroundings) -> None:
         texts = [
             connect.properties(connect.worker_settings(here)),

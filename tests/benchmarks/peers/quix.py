@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from filelock import FileLock
 
@@ -41,7 +42,7 @@ def sink_settings(here: Surroundings, count: int) -> dict[str, Any]:
     return {
         "application": {
             "broker_address": here.brokers,
-            "consumer_group": "bench-quix",
+            "consumer_group": f"bench-{uuid4().hex[:8]}",  # it must not know offsets of an earlier run
             "auto_offset_reset": "earliest",
             "commit_interval": 10.0,
             "state_dir": str(here.folder / "state"),
