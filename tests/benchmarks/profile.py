@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from html import escape
 from os import sysconf
 from pathlib import Path
@@ -22,50 +23,43 @@ from zlib import crc32
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.java import find_java
-from tests.benchmarks.street import CASES, PARTITIONS, events
-from tests.services.kafka import create_topic, produce
+from tests.benchmarks.ours import CASES, Ours
+from tests.benchmarks.systems import Surroundings
+from tests.benchmarks.topics import PARTITIONS, Topics
 from tests.services.pipelines import arguments, descendants, is_spark, is_worker
 
-EVENTS, BATCH = 4_000_000, 500_000
+EVENTS = 4_000_000
 FOLDER = Path("build/profile")
 RATE = 100  # samples a second
 LOOK_S, LEAST_S = 0.5, 0.05
 SAMPLES = "jdk.ExecutionSample"
 WIDTH, ROW, LETTER, NARROWEST = 1600, 17, 6.6, 0.3  # pixels
 
+JAVA = """\
+[spark.options]
+"spark.driver.extraJavaOptions" = "-XX:StartFlightRecording=filename={recording},settings=profile"
+"""
+
 Stack = tuple[str, ...]
 
 
-def profiled(case: str, folder: Path) -> Mapping[str, float]:
+def profiled(case: Ours, folder: Path) -> Mapping[str, float]:
     """Run a pipeline under both profilers. Returns the seconds of its processes and threads."""
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         broker, catalog = EmbeddedBroker(scratch / "broker", port=0), EmbeddedCatalog(scratch / "warehouse", port=0)
         try:
             address, uri = broker.start(), catalog.start()
-            create_topic(address, "events", PARTITIONS)
-            produce(address, "events", events(EVENTS))
-            config, recording = scratch / "settings.yaml", scratch / "java.jfr"
-            given = {"uri": uri, "path": str(catalog.warehouse)}
-            config.write_text(json.dumps(_settings(case, address, given, recording)))
+            topic = Topics(address).of(case.topic, EVENTS)
+            here = Surroundings(address, uri, catalog.warehouse, topic, PARTITIONS, scratch, "profiled")
+            config, recording = scratch / "pipeline.toml", scratch / "java.jfr"
+            config.write_text(replace(case, more=JAVA.format(recording=recording)).settings(here), encoding="utf-8")
             found = _run(config, folder / "python.svg")
-            (folder / "java.svg").write_text(flame_graph(_java_stacks(recording), f"Spark's JVM: {case}"))
+            (folder / "java.svg").write_text(flame_graph(_java_stacks(recording), f"Spark's JVM: {case.name}"))
         finally:
             catalog.stop()
             broker.stop()
     return found
-
-
-def _settings(case: str, broker: str, catalog: Mapping[str, str], recording: Path) -> Mapping[str, object]:
-    options = f"-XX:StartFlightRecording=filename={recording},settings=profile"
-    return {
-        "name": "profiled",
-        "catalog": catalog,
-        "source": {"brokers": broker},
-        "streams": [{"topics": ["events"], "every": 0, "max_records": BATCH, **CASES[case]}],
-        "spark": {"master": "local[2]", "options": {"spark.driver.extraJavaOptions": options}},
-        "log": {"level": "warning"},
-    }
 
 
 def _run(config: Path, picture: Path) -> Mapping[str, float]:
@@ -146,9 +140,10 @@ def _frames(stacks: Sequence[tuple[Stack, int]], depth: int, left: float, row: i
 
 
 def main() -> None:
-    case = sys.argv[1] if len(sys.argv) > 1 else next(iter(CASES))
-    if case not in CASES:
-        raise SystemExit(f"there is no case {case!r}; there are {', '.join(CASES)}")
+    cases = {case.name.removeprefix("ours: "): case for case in CASES}
+    name = sys.argv[1] if len(sys.argv) > 1 else next(iter(cases))
+    if (case := cases.get(name)) is None:
+        raise SystemExit(f"there is no case {name!r}; there are: {'; '.join(cases)}")
     FOLDER.mkdir(parents=True, exist_ok=True)
     seconds = profiled(case, FOLDER)
     for name, each in sorted(seconds.items(), key=lambda item: -item[1]):
