@@ -28,7 +28,7 @@ from tests.benchmarks.table import shown
 from tests.benchmarks.topics import KINDS
 
 EVENTS, ROUNDS = 4_000_000, 3
-QUICK_EVENTS, QUICK_ROUNDS = 1_500_000, 1
+QUICK_EVENTS, QUICK_ROUNDS = 3_000_000, 1
 LATENCY_S, QUICK_LATENCY_S = 300, 30
 RATES, QUICK_RATES = (1_000, 10_000), (10_000,)
 START, LATENCY, GROWTH = "start", "latency", "growth"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 FIRST = 1_000_000  # rows; the steady state begins with the first commit at or beyond them
+TOGETHER = 0.4  # seconds; commits of one batch to many tables follow each other more quickly
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,22 @@ def steady(samples: Sequence[Sample], count: int, first: int = FIRST) -> Span | 
     if begun is None or last is None or begun.rows >= count or last.cpu <= begun.cpu:
         return None
     return Span(count - begun.rows, last.at - begun.at, last.cpu - begun.cpu)
+
+
+def at_commits(samples: Sequence[Sample], commits: Iterable[tuple[float, int]]) -> list[Sample]:
+    """What was seen when it became visible, not when somebody looked next. `commits`: seconds since the start, events.
+
+    The commits of one batch to many tables count from the last of them on: its work was done before the first.
+    """
+    found, first, rows = [samples[0]], -math.inf, samples[0].rows
+    for at, events in sorted(commits):
+        rows += events
+        if at - first < TOGETHER:
+            found.pop()
+        else:
+            first = at
+        found.append(Sample(at, cpu_at(samples, at), rows))
+    return found
 
 
 def _reached(samples: Sequence[Sample], rows: int) -> Sample | None:

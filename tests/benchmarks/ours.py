@@ -1,7 +1,7 @@
 """lakehouse-ingest as the bench runs it: `lakehouse-ingest run` with a settings file, and all else as by default."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from lakehouse_ingest.environment.jars import ensure
 from lakehouse_ingest.environment.java import find_java
 from tests.benchmarks.peers.program import Program
 from tests.benchmarks.peers.targets import each_once
-from tests.benchmarks.systems import NUMBER, TIME, Surroundings, Written
+from tests.benchmarks.systems import NUMBER, TIME, Commit, Surroundings, Written
 
 BATCH_LOG, DEAD_LETTERS = "lakehouse_batches", "dead_letters"
 COLUMNS: Mapping[str, str] = {
@@ -112,6 +112,14 @@ class Tables:
         names = self._names()
         files, size = (sum(self._total(name, what) for name in names) for what in ("data-files", "files-size"))
         return Written(files, size)
+
+    def commits(self) -> Sequence[Commit]:
+        tables = [self._get(f"tables/{quote(name)}").get("metadata", {}) for name in self._names()]
+        return [
+            Commit(each["timestamp-ms"] / 1000, int(each["summary"].get("added-records", 0)))
+            for table in tables
+            for each in table.get("snapshots", ())
+        ]
 
     def check(self, count: int) -> None:
         """A dead-letter record has no number, but its offset tells which one it had."""

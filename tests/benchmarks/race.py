@@ -14,7 +14,7 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
-from tests.benchmarks.figures import Sample, cold, steady
+from tests.benchmarks.figures import Sample, at_commits, cold, steady
 from tests.benchmarks.process_tree import ProcessTree, busy
 from tests.benchmarks.results import MEGABYTE, Run
 from tests.benchmarks.systems import Started, Surroundings, System
@@ -77,21 +77,23 @@ def one_run(system: System, here: Surroundings, count: int, ground: Ground) -> R
     """Figures, or an exception: a run whose counts do not add up has none."""
     others = Others(ground)
     started = system.start(here, count)
-    began = time.monotonic()  # what we prepared for it before is not its time
+    began, began_at = time.monotonic(), time.time()  # what we prepared for it before is not its time
     try:
         tree = ProcessTree(started.pid)
         samples = watched(started, tree, began, count, STARTING + count / SLOWEST)
         share = others.share(tree.cpu())
         written = started.written()
+        commits = [(each.at - began_at, each.events) for each in started.commits() if each.events]
     finally:
         started.stop()
     started.check()
-    whole = cold(samples, count)
+    seen = at_commits(samples, commits) if commits else samples
+    whole = cold(seen, count)
     if whole is None:
         raise RuntimeError(f"{system.name} took no time of the processor")
     return Run(
         cold=whole,
-        steady=steady(samples, count),
+        steady=steady(seen, count),
         peak_mb=round(tree.peak / MEGABYTE),
         files=written.files,
         size_mb=round(written.size / MEGABYTE, 1),

@@ -7,6 +7,7 @@ An event is JSON of about 185 bytes. `NUMBER` counts them from 0, over all parti
 doubled nothing if it holds each number from 0 to count - 1 once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -39,6 +40,14 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
+class Commit:
+    """When readers saw more events: seconds since 1970."""
+
+    at: float
+    events: int
+
+
+@dataclass(frozen=True)
 class Written:
     files: int
     size: int  # bytes
@@ -58,6 +67,9 @@ class Started(Protocol):
 
     def written(self) -> Written:
         """The files that a reader reads for these events."""
+
+    def commits(self) -> Sequence[Commit]:
+        """Those of all its tables. None for a system without a catalog: there only `rows` shows what is there."""
 
     def stop(self) -> None:
         """Ends the whole tree, and returns once it has ended. A second call does nothing."""

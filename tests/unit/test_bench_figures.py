@@ -15,7 +15,7 @@ import pytest
 
 from lakehouse_ingest.settings import load_settings
 from tests.benchmarks import bars, growth, page, table, topics
-from tests.benchmarks.figures import Sample, Span, cold, cpu_at, middle, percentile, ratio, steady
+from tests.benchmarks.figures import Sample, Span, at_commits, cold, cpu_at, middle, percentile, ratio, steady
 from tests.benchmarks.latency import Seen, delays
 from tests.benchmarks.ours import BASE, CASES, COLUMNS, INFERRED, Ours
 from tests.benchmarks.process_tree import ProcessTree
@@ -52,6 +52,21 @@ class TestCold:
 
     def test_is_none_as_long_as_some_are_missing(self) -> None:
         assert cold(SAMPLES[:4], 3_000_000) is None
+
+
+class TestCommits:
+    LOOKS = (Sample(0.0, 0.0, 0), Sample(10.0, 20.0, 0), Sample(20.0, 30.0, 3_000_000))
+
+    def test_count_when_they_were_made_and_not_at_the_next_look(self) -> None:
+        seen = at_commits(self.LOOKS, [(8.0, 1_000_000), (15.0, 2_000_000)])
+        assert seen == [self.LOOKS[0], Sample(8.0, 16.0, 1_000_000), Sample(15.0, 25.0, 3_000_000)]
+        assert steady(seen, 3_000_000) == Span(2_000_000, 7.0, 9.0)
+
+    def test_of_one_batch_to_many_tables_are_one(self) -> None:
+        """Or the rows of the last tables would seem to have cost nothing."""
+        batch = [(8.0, 500_000), (8.2, 500_000), (8.3, 500_000)]
+        seen = at_commits(self.LOOKS, [*batch, (8.5, 700_000), (15.0, 800_000)])
+        assert [(each.at, each.rows) for each in seen[1:]] == [(8.3, 1_500_000), (8.5, 2_200_000), (15.0, 3_000_000)]
 
 
 class TestSteady:

@@ -7,7 +7,7 @@ from pathlib import Path
 from signal import SIGTERM
 
 from tests.benchmarks.peers.targets import Target
-from tests.benchmarks.systems import Surroundings, Written
+from tests.benchmarks.systems import Commit, Surroundings, Written
 from tests.services.pipelines import Running
 
 LOG = "log.txt"
@@ -44,6 +44,9 @@ class Program:
 
     def written(self) -> Written:
         return self._target.written()
+
+    def commits(self) -> Sequence[Commit]:
+        return self._target.commits()
 
     def stop(self) -> None:
         if not self._running.ended:

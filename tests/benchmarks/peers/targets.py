@@ -1,5 +1,6 @@
 """Where a peer leaves the events, as a reader finds them: a table behind the catalog, or a folder of Parquet files."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,13 +12,15 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tests.benchmarks.systems import NUMBER, CountIsWrong, Surroundings, Written
+from tests.benchmarks.systems import NUMBER, Commit, CountIsWrong, Surroundings, Written
 
 
 class Target(Protocol):
     def rows(self) -> int: ...
 
     def written(self) -> Written: ...
+
+    def commits(self) -> Sequence[Commit]: ...
 
     def check(self, count: int) -> None:
         """Every event is there exactly once, or CountIsWrong."""
@@ -33,6 +36,14 @@ class IcebergTable:
 
     def written(self) -> Written:
         return Written(self._total("data-files"), self._total("files-size"))
+
+    def commits(self) -> Sequence[Commit]:
+        table = self._table()
+        return [
+            Commit(each.timestamp_ms / 1000, int(each.summary["added-records"] or 0))
+            for each in (table.snapshots() if table else ())
+            if each.summary
+        ]
 
     def check(self, count: int) -> None:
         table = self._table()
@@ -71,6 +82,9 @@ class ParquetFolder:
     def written(self) -> Written:
         files = [*self.folder.rglob("*.parquet")]
         return Written(len(files), sum(file.stat().st_size for file in files))
+
+    def commits(self) -> Sequence[Commit]:
+        return ()
 
     def check(self, count: int) -> None:
         files = sorted(self.folder.rglob("*.parquet"))
