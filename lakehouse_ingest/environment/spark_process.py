@@ -123,7 +123,8 @@ class SparkProcess:
             self._process.kill()
             self._process.wait()
         self._relay.join()
-        spark_internals.forget_java()
+        if self._gateway:  # or pyspark knows the Java of somebody else
+            spark_internals.forget_java()
 
 
 @contextmanager

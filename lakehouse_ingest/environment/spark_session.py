@@ -86,6 +86,8 @@ class Starting:
     @contextmanager
     def session(self, catalog: Mapping[str, str]) -> Iterator[SparkSession]:
         """`catalog`: see the function `session`."""
+        if spark_internals.is_running():
+            raise SettingsRefused("there is a Spark in this process already, and there can be one only; stop it first")
         gateway = self._process.connected()
         set_system_properties(gateway.jvm, self._network)
         spark = _session_of(gateway, {**_catalog_options(catalog), **self._options})
@@ -107,8 +109,6 @@ def starting(
     stop_s: float = STOP_S,
 ) -> Iterator[Starting]:
     """Starts the JVM and does not wait for it. The catalog may not be there yet."""
-    if spark_internals.is_running():
-        raise SettingsRefused("there is a Spark in this process already, and there can be one only; stop it first")
     _quiet_loggers()
     classes = java_options(java, jars[0].parent if jars else None)
     # Tasks in this JVM, or beside it, find the jars on its class path. Executors elsewhere have to fetch them.

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from signal import SIGSTOP
 from uuid import uuid4
 
 import pytest
@@ -54,8 +56,12 @@ class Scene:
 
 
 def writing(running: Running, reader: Reader, data: Path, known: set[Path]) -> bool:
-    """A task has begun a data file. The workers stop first."""
-    assert until(lambda: bool(data_files(data) - known), 60, 0.001), running.tail()
+    """A task has begun a data file. The workers stop first, and at once: a file is whole after milliseconds."""
+    workers = running.workers()
+    assert until(lambda: bool(data_files(data) - known), 60, 0.0005), running.tail()
+    for worker in workers:
+        with suppress(ProcessLookupError):
+            os.kill(worker, SIGSTOP)
     running.freeze()
     begun = data_files(data) - known
     return any(not is_whole(file) for file in begun) and bool(begun - reader.files_of_main("events"))

@@ -35,7 +35,7 @@ MANY = 40  # random topics, of which some are of each kind
 KINDS = ("made", "changed", "left", "refused")
 States = Mapping[str, catalog.TableState]
 # What the landing itself notes in a table's properties.
-BOOKKEEPING = ("lakehouse.table.", "lakehouse.epoch.", "published.")
+BOOKKEEPING = ("lakehouse.table.", "lakehouse.epoch.", "lakehouse.enforces.", "published.")
 
 
 @pytest.fixture(scope="module")
