@@ -27,6 +27,7 @@ from catalog.connection import CatalogClient
 from catalog.conversions import state_of
 from catalog.errors import BranchesRefused, CatalogError, Conflict, Denied, RequestRefused, TableMissing
 from catalog.probes import probe_table
+from catalog.retries import retrying
 from catalog.specs import TableState
 
 _FENCE = "probe_fence"
@@ -131,6 +132,9 @@ class _Wrong:
     spec_id: int | None = None
 
 
+_RIGHT = _Wrong()
+
+
 def _wrong(state: TableState, former: int) -> Iterator[tuple[str, _Wrong]]:
     """Each with the other requirements true, so that no catalog refuses it for another reason."""
     yield "the place of main", _Wrong(main=former)
@@ -147,9 +151,11 @@ def _of(what: str, client: CatalogClient, name: str, branch: str | None, wrong: 
 
 def _refusal_of_both(client: CatalogClient, name: str, branch: str | None) -> str | None:
     refs = "main and another branch together" if branch else "main"
+    # A load may come from a replica that is behind, and somebody on the way may repeat a request that took effect.
+    again = retrying((Conflict, TableMissing))
     try:
-        answer, snapshot = _sent(client, client.table(name), branch, _Wrong())
-    except (Conflict, RequestRefused) as refusal:
+        answer, snapshot = again(lambda: _sent(client, client.table(name), branch, _RIGHT))
+    except (Conflict, TableMissing, RequestRefused) as refusal:
         return f"the catalog takes no request that moves {refs}: {refusal}"
     at = {ref: head.snapshot_id for ref, head in answer.metadata.refs.items()}
     if at.get(MAIN) != snapshot or (branch and at.get(branch) != snapshot):
@@ -188,8 +194,9 @@ def _sent(client: CatalogClient, table: Table, branch: str | None, wrong: _Wrong
         with client.calling(f"probing {state.name}", committing=True):
             return client.pyiceberg.commit_table(table, requirements, updates), append.snapshot
     except (Conflict, TableMissing):
-        # Nobody else uses this table. To drop it would leave the files that no snapshot of it has.
-        with suppress(OSError):
-            for path in append.metadata_files:
-                table.io.delete(path)
+        # To drop the table would leave the files that no snapshot of it has. That of a right request may have them.
+        if wrong != _RIGHT:
+            with suppress(OSError):
+                for path in append.metadata_files:
+                    table.io.delete(path)
         raise

@@ -11,7 +11,7 @@ from catalog.commit_loop import ProposedCommit, commit_loop
 from catalog.commits import Requirements, Updates, layout_is
 from catalog.connection import CatalogClient
 from catalog.errors import RequestRefused
-from catalog.fences import Check, Expected, anybody, fenced
+from catalog.fences import Check, Expected, anybody, fenced, tries_of
 from catalog.planning import Plan, additions, plan
 from catalog.pyiceberg_internals import uncommitted_changes
 from catalog.repartitioning import repartition
@@ -80,7 +80,7 @@ def _change(
         planned_for = layout_is(state.schema_id, state.spec_id)
         return ProposedCommit((*requirements, *planned_for, *of_writer), updates) if changes else None
 
-    return commit_loop(client, name, what, attempt)
+    return commit_loop(client, name, what, attempt, tries=tries_of(expected))
 
 
 def _requests(table: Table, changes: Sequence[Change]) -> tuple[Requirements, Updates]:

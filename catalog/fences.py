@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from catalog.commits import MAIN, Requirements, ref_is_at
 from catalog.errors import BranchGone, CatalogError, Conflict, FenceMoved, TableReplaced
-from catalog.retries import FEW, LookAgain
+from catalog.retries import FEW, MANY, LookAgain
 from catalog.specs import TableState
 
 Check = Callable[[TableState], object]
@@ -93,3 +93,8 @@ def fenced(name: str, what: str, expected: Expected | None, check: Check) -> Cal
         return looks.expected.requirements or (ref_is_at(MAIN, state.main),)
 
     return required
+
+
+def tries_of(expected: Expected | None) -> int:
+    """How often a change is tried: where main is required, other writers may move it more often than not."""
+    return MANY if expected and expected.fence is None else FEW

@@ -25,7 +25,7 @@ from catalog.connection import CatalogClient
 from catalog.data_files import DataFileReceipt
 from catalog.direct_commits import Decide, is_on_main
 from catalog.errors import LayoutMoved
-from catalog.fences import Expected, FencePosition, TableLooks
+from catalog.fences import Check, Expected, FencePosition, TableLooks, anybody
 from catalog.file_sinks import local_path, sync
 from catalog.retries import MANY
 from catalog.specs import TableState
@@ -111,7 +111,7 @@ def land_rows(
     return _Landing(client, name, expected, decide, attempts, files).run(None, refused)
 
 
-def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> TableState:
+def move_fence_up(client: CatalogClient, name: str, expected: Expected, check: Check = anybody) -> TableState:
     """Move the fence to main's head, so that on an idle table it keeps no old files alive.
 
     Raises as `land` does. After any failure the fence may be at either place, so the writer has to start again.
@@ -122,6 +122,7 @@ def move_fence_up(client: CatalogClient, name: str, expected: Expected) -> Table
 
     def attempt(_table: Table, state: TableState) -> ProposedCommit | None:
         looks.check(state)
+        check(state)  # or a fence would leave what others have rolled back, and their expiry would take it
         if state.main is None or state.main == fence.snapshot:
             return None
         requirements = (ref_is_at(MAIN, state.main), *expected.requirements)

@@ -12,7 +12,7 @@ from catalog.commits import properties_update
 from catalog.connection import CatalogClient, identifier_of
 from catalog.conversions import partition_spec_of, schema_of, sort_order_of
 from catalog.errors import Denied, NamespaceMissing, RequestRefused, TableMissing, Unreachable
-from catalog.fences import Check, Expected, anybody, fenced
+from catalog.fences import Check, Expected, anybody, fenced, tries_of
 from catalog.fields import columns_in, is_leaf, parts_of, struct_of
 from catalog.partitions import misfits, term_of, unfit
 from catalog.retries import LookAgain, look_until_settled
@@ -87,7 +87,7 @@ def set_properties(
         return ProposedCommit(required(state), properties_update(properties))
 
     # To set them twice is to set them once, so no try has to be found again.
-    return commit_loop(client, name, what, attempt)
+    return commit_loop(client, name, what, attempt, tries=tries_of(expected))
 
 
 def is_view(client: CatalogClient, name: str) -> bool:

@@ -36,6 +36,7 @@ QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # Java would name each class tha
 PATIENCE_S = 300.0
 FORM = "4"  # changes with the class path of `spark_process.command`, and with what `_imitate_batches` does
 TASKS = 2
+LOOK_S = 0.2
 
 
 def archive(java: Path, jars: Path | None = None) -> Path:
@@ -128,7 +129,10 @@ def _imitate_batches(spark: SparkSession, scratch: str) -> None:
         .option("checkpointLocation", f"{scratch}/checkpoint")
         .start()
     )
-    ended.wait(PATIENCE_S)
+    while query.isActive and not ended.wait(LOOK_S):
+        pass
+    if failure := query.exception():
+        raise failure
     query.stop()
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from catalog import DataFileReceipt, FileLayout, FileNames, FileWriter
 from lakehouse_ingest.environment import spark_errors
+from lakehouse_ingest.environment.spark_process import STOP_S
 from lakehouse_ingest.errors import LakehouseError
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.marks import Mark
@@ -231,13 +232,14 @@ def workers_starting(spark: SparkSession) -> Iterator[None]:
     """Lets Spark's Python workers start and import, for which they take over a second, beside what the block does."""
 
     def start() -> None:
-        context, cores = spark.sparkContext, spark.sparkContext.defaultParallelism
-        with suppress(Py4JError, PySparkException):  # the first batch reports it
+        with suppress(Py4JError, PySparkException, OSError, EOFError):  # the first batch reports it
+            context, cores = spark.sparkContext, spark.sparkContext.defaultParallelism
             context.parallelize(range(cores), cores).map(do_nothing).collect()
 
-    starting = Thread(target=start, name="workers-start")
+    # A cluster without room for an executor answers only when it has some.
+    starting = Thread(target=start, name="workers-start", daemon=True)
     starting.start()
     try:
         yield
     finally:
-        starting.join()  # Spark would report that it was stopped in the middle of a job
+        starting.join(STOP_S)  # Spark would report that it was stopped in the middle of a job

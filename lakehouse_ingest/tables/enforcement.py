@@ -20,7 +20,7 @@ from lakehouse_ingest.tables.errors import NO_BRANCHES, explained, with_advice
 
 DAYS = 30
 USE_ANOTHER = "use a catalog that checks the requirements of a commit"
-NOT_CREATED = "no table may be created to try the catalog on, so its checks were tried on the batch log"
+NOT_CREATED = "the catalog could not be tried on a table of its own, so its checks were tried on the batch log"
 NOT_DROPPED = "the catalog was tried on a table that could not be dropped; drop it"
 
 
@@ -62,7 +62,7 @@ class Enforcement:
         if self.creates:
             try:
                 return catalog.probe(self.client, log.name.rpartition(".")[0], self.branch), ""
-            except (catalog.NotLetIn, catalog.FilesDenied):
+            except catalog.NotLetIn:
                 raise
             except (catalog.Denied, catalog.RequestRefused) as refusal:
                 why = str(refusal)

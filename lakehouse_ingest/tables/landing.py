@@ -81,7 +81,8 @@ class OneRequest(Publication):
         if expected.fence is None:
             return place
         with self.turns.at(place.table).taken(), self._on_table(place):
-            return self.unmoved(place, catalog.move_fence_up(self.lake, place.table, expected))
+            state = catalog.move_fence_up(self.lake, place.table, expected, partial(self.unmoved, place))
+            return self.unmoved(place, state)
 
     def _sent(
         self,

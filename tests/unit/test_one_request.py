@@ -324,6 +324,17 @@ class TestFence:
         with pytest.raises(Superseded):
             start.way.move_up(start.place)
 
+    def test_stays_with_what_others_have_rolled_back(self, bench: LandingBench, start: Start) -> None:
+        """It is all that keeps these files until a person has decided."""
+        before = bench.state().main
+        assert before
+        start.land(1)
+        bench.roll_back(before)
+        assert isinstance(start.way, OneCommit)
+        with pytest.raises(TableChanged):
+            start.way.move_up(start.place)
+        assert bench.refs()[BRANCH] == start.place.main
+
     def test_that_outlives_the_history_of_main_still_tells(self, bench: LandingBench, start: Start) -> None:
         """The answer is lost, and others compact and expire before we look: the mark that we know holds."""
 
