@@ -5,6 +5,7 @@ with pyarrow. Both know the columns beforehand, judge no record, commit to no ta
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from sys import executable
 from typing import Literal
@@ -12,7 +13,7 @@ from typing import Literal
 from tests.benchmarks.peers.alone import run_alone
 from tests.benchmarks.peers.program import Program
 from tests.benchmarks.peers.targets import ParquetFolder, Target
-from tests.benchmarks.systems import CountIsWrong, Surroundings, Written
+from tests.benchmarks.systems import Commit, CountIsWrong, Surroundings, Written
 
 PROGRAM = Path(__file__).with_name("limit_program.py")
 
@@ -50,6 +51,9 @@ class Consumed:
 
     def written(self) -> Written:
         return Written(0, 0)
+
+    def commits(self) -> Sequence[Commit]:
+        return ()
 
     def check(self, count: int) -> None:
         said = self._file.read_text() if self._file.exists() else "nothing"
