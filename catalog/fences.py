@@ -81,7 +81,7 @@ def fenced(name: str, what: str, expected: Expected | None, check: Check) -> Cal
     """Give what tells, for each load of the table, what a change of it has to require; it may raise instead.
 
     A change leaves the fence where it is. Where main is the only ref, main is required to be where the load shows it:
-    whoever replaces the writer moves it first. Without `expected` anybody may change the table.
+    the next start of the writer moves it before it does anything else. Without `expected` there is nothing to require.
     """
     looks = TableLooks(name, what, expected) if expected else None
 

@@ -105,7 +105,7 @@ class SparkProcess:
             time.sleep(LOOK_S)
         with self._address.open("rb") as file:
             port, secret = read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-        self._address.unlink()  # whoever knows the secret may run code there
+        self._address.unlink()  # with the secret, another process could run code there
         with _variables({GATEWAY_PORT: str(port), GATEWAY_SECRET: secret}):
             self._gateway = launch_gateway()  # type: ignore[no-untyped-call] # of a JVM that is there already
         self._gateway.proc = self._process

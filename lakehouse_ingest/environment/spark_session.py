@@ -38,8 +38,8 @@ JARS = "spark.jars"
 LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", JARS)
 # Java schedules tasks and expires snapshots, and sees no record. What its optimizing compiler and its concurrent
 # collector take is more than that work: 4 seconds of the processor in each start, and 40 MB. A heap that begins with a
-# part of the machine's memory is filled before it is collected: 90 MB on a machine of 24 GB. Whoever names a collector,
-# a compiler or a heap in `spark.driver.extraJavaOptions` gets them.
+# part of the machine's memory is filled before it is collected: 90 MB on a machine of 24 GB. A collector, a
+# compiler or a heap that `spark.driver.extraJavaOptions` names comes later on the command line, and counts.
 LEAN = "-XX:+NeverActAsServerClassMachine -XX:TieredStopAtLevel=1 -Xms48m"
 TUNED = {
     "spark.scheduler.mode": "FAIR",  # between streams; see `stream`

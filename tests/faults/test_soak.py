@@ -160,6 +160,8 @@ class Soak:
         # We came first: that is their trouble. So it is if we have expired what they were about to expire: Iceberg
         # lets both commit, and each deletes the files of snapshots that are gone while the other lists them.
         except (PySparkException, Py4JJavaError) as refused:
+            if isinstance(refused, Py4JJavaError) and "NotFoundException" not in str(refused):
+                raise
             print(f"  refused: {str(refused).splitlines()[0][:160]}")
 
     def _foreign_rows(self) -> None:
