@@ -13,7 +13,6 @@ land_rows(client, "iot.sensors", [{"id": 1}], ours, lambda state: {"batch": "1"}
 
 from catalog.abilities import Abilities, probe, probe_on
 from catalog.arrow import arrow_type, columns_of
-from catalog.branches import drop_branches, open_branch
 from catalog.changes import Add, Change, Describe, Evolution, Fate, FieldVerdict, Fill, Relax, Repartition, Widen
 from catalog.connection import CatalogClient, connect
 from catalog.contracts import FOLLOW, Contract, Rule
@@ -52,7 +51,17 @@ from catalog.fences import Check, Expected, FencePosition, anybody
 from catalog.file_counter import FileCounter
 from catalog.file_fit import fitting_layout
 from catalog.file_writer import FileWriter
-from catalog.landing import Attempts, FileLayout, LandingTry, land, land_rows, move_fence_up, orphans_of
+from catalog.landing import (
+    Attempts,
+    FileLayout,
+    LandingTry,
+    drop_branches,
+    land,
+    land_rows,
+    move_fence_up,
+    open_branch,
+    orphans_of,
+)
 from catalog.listing import LiveFile, live_files
 from catalog.namespaces import ensure_namespace, has_namespace, namespace_properties
 from catalog.partitions import same_partitions

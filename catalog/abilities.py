@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import AssertTableUUID
 
-from catalog.branches import drop_branches, open_branch
 from catalog.commits import (
     MAIN,
     Requirements,
@@ -26,6 +25,7 @@ from catalog.commits import (
 from catalog.connection import CatalogClient
 from catalog.conversions import state_of
 from catalog.errors import BranchesRefused, CatalogError, Conflict, Denied, RequestRefused, TableMissing
+from catalog.landing import drop_branches, open_branch
 from catalog.probes import probe_table
 from catalog.retries import retrying
 from catalog.specs import TableState

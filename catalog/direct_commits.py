@@ -12,9 +12,16 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from catalog.appends import append_proposed, written_once
-from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import MAIN, properties_update, ref_is_at, set_branch
+from catalog.commits import (
+    MAIN,
+    ProposedCommit,
+    append_proposed,
+    commit_loop,
+    properties_update,
+    ref_is_at,
+    set_branch,
+    written_once,
+)
 from catalog.connection import CatalogClient
 from catalog.errors import OutcomeUnknown
 from catalog.retries import MANY

@@ -7,8 +7,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertLastAssignedFieldId
 
 from catalog.changes import Add, Change, Describe, Fill, Relax, Repartition, Widen
-from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import Requirements, Updates, layout_is
+from catalog.commits import ProposedCommit, Requirements, Updates, commit_loop, layout_is
 from catalog.connection import CatalogClient
 from catalog.errors import RequestRefused
 from catalog.fences import Check, Expected, anybody, fenced, tries_of

@@ -1,8 +1,12 @@
-"""One request for a table and a batch: it adds the snapshot, and moves main and the writer's fence to it.
+"""How one writer commits to a table, and keeps older writers out: every step is a compare-and-set.
 
-The fence is the branch of the writer's start (see `branches`). The data files are written before; nothing is committed
-twice. Each request requires the table's uuid, main where it was looked at, the fence where its writer left it, and the
-schema and the partition layout that the files were written for.
+A writer opens a branch of its own, and drops those of older writers with the same commit. Each later commit requires
+that branch where its writer left it, and moves it together with main. So a newer writer that drops it fences the older
+one for good. `direct_commits` does the same without branches.
+
+One request lands a batch: it adds the snapshot, and moves main and the fence to it. The data files are written before;
+nothing is committed twice. Each request requires the table's uuid, main where it was looked at, the fence where its
+writer left it, and the schema and the partition layout that the files were written for.
 
 Whether a request took effect is settled by the next one, never by a read alone: a read may come from a replica that is
 behind. Every request requires the same fence and moves it. So at most one of them takes effect, however late or
@@ -18,17 +22,94 @@ from dataclasses import dataclass, field
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from catalog.appends import append_proposed, written_files
-from catalog.commit_loop import ProposedCommit, Refusal, commit_loop
-from catalog.commits import MAIN, Append, Updates, layout_is, ref_is_at, set_branch
+from catalog.commits import (
+    MAIN,
+    ProposedCommit,
+    Refusal,
+    Updates,
+    append_onto_main,
+    append_proposed,
+    commit_loop,
+    drop_ref,
+    forget_published,
+    layout_is,
+    ref_is_at,
+    set_branch,
+    written_files,
+)
 from catalog.connection import CatalogClient
 from catalog.data_files import DataFileReceipt
 from catalog.direct_commits import Decide, is_on_main
-from catalog.errors import LayoutMoved
+from catalog.errors import BranchesRefused, BranchExists, LayoutMoved, OutcomeUnknown
 from catalog.fences import Check, Expected, FencePosition, TableLooks, anybody
 from catalog.file_sinks import local_path, sync
 from catalog.retries import MANY
 from catalog.specs import TableState
+
+
+def open_branch(client: CatalogClient, name: str, branch: str, drop: Sequence[str] = ()) -> TableState:
+    """Create the branch at main's head and drop the others in the same commit; raises BranchExists if it exists.
+
+    A table without any snapshot has nothing to point to: the branch then gets an empty snapshot, and main stays unset.
+    Raises OutcomeUnknown if the answer got lost, or if the branch appears after a refused commit of ours. Nobody can
+    tell then whether a branch of this name is ours. Raises BranchesRefused if the catalog allows no such branch, and
+    RequestRefused if no empty snapshot can be written in the table's format from here.
+    """
+    _not_main(branch, *drop)
+    what = f"opening branch {branch}"
+    refusals: list[Exception] = []
+
+    def refused(_attempt: int, failure: Exception) -> None:
+        if isinstance(failure, OutcomeUnknown):
+            raise failure
+        refusals.append(failure)
+
+    def attempt(table: Table, state: TableState) -> ProposedCommit:
+        if branch in state.refs and refusals:
+            raise OutcomeUnknown(f"{refusals[-1]}; now the branch exists, and may be ours") from refusals[-1]
+        if branch in state.refs:
+            raise BranchExists(f"{what} of table {name}: the branch exists already")
+        head = _head_for_branch(client, table, state, branch, drop)
+        updates = (*(drop_ref(ref) for ref in drop if ref in state.refs), *forget_published(state, drop), *head)
+        return ProposedCommit((ref_is_at(branch, None), ref_is_at(MAIN, state.main)), updates, refusal=BranchesRefused)
+
+    return commit_loop(client, name, what, attempt, refused=refused)
+
+
+def _head_for_branch(
+    client: CatalogClient, table: Table, state: TableState, branch: str, drop: Sequence[str]
+) -> Updates:
+    """Point the branch to main's head; in a table without snapshots, to an empty one that is written for it."""
+    if (at := state.main or _empty(state, drop)) is not None:
+        return (set_branch(branch, at),)
+    with client.calling(f"opening branch {branch} of table {state.name}"):
+        empty = append_onto_main(table, (), {})
+    return (*empty.updates, set_branch(branch, empty.snapshot))
+
+
+def _empty(state: TableState, branches: Sequence[str]) -> int | None:
+    """Find the empty snapshot that an earlier branch began with, so that an idle table gets no second one."""
+    heads = (state.refs[branch] for branch in branches if branch in state.refs)
+    return next((at for at in heads if state.snapshots[at].summary.get("total-records") == "0"), None)
+
+
+def drop_branches(client: CatalogClient, name: str, branches: Sequence[str]) -> TableState:
+    """Drop those of the branches that exist."""
+    _not_main(*branches)
+
+    def attempt(_table: Table, state: TableState) -> ProposedCommit | None:
+        found = tuple(drop_ref(ref) for ref in branches if ref in state.refs)
+        return ProposedCommit((), (*found, *forget_published(state, branches))) if found else None
+
+    return commit_loop(client, name, "dropping branches", attempt)
+
+
+def _not_main(*branches: str) -> None:
+    if MAIN in branches:
+        raise ValueError("main is no writer's branch: name another one")
+
+
+# -- a batch ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -84,8 +165,8 @@ def land(
     open the table. A try may then still take effect, so pass the same `attempts` again to go on with the batch.
     """
     # Each try binds its own: pyiceberg writes into those that it is given.
-    listed = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files])
-    return listed.run(layout, refused)
+    landing = _Landing(client, name, expected, decide, attempts, lambda _: [each.data_file() for each in files], layout)
+    return landing.run(refused)
 
 
 def land_rows(
@@ -108,7 +189,7 @@ def land_rows(
             written[layout] = written_files(table, rows)
         return written[layout]
 
-    return _Landing(client, name, expected, decide, attempts, files).run(None, refused)
+    return _Landing(client, name, expected, decide, attempts, files).run(refused)
 
 
 def move_fence_up(client: CatalogClient, name: str, expected: Expected, check: Check = anybody) -> TableState:
@@ -182,39 +263,35 @@ class _Landing:
     decide: Decide
     attempts: Attempts
     files: Callable[[Table], Sequence[DataFile]]
+    layout: FileLayout | None = None  # None: the files are written for each table that is looked at
     what: str = "committing a batch"
 
-    def run(self, layout: FileLayout | None, refused: Refusal | None) -> TableState:
-        """Without a layout the files are written for each table that is looked at."""
-        looks = TableLooks(self.name, self.what, self.expected)
+    def __post_init__(self) -> None:
+        self._looks = TableLooks(self.name, self.what, self.expected)
         if not self.attempts.tries:
             self.attempts.fence = self.expected.fence
         elif self.attempts.fence != self.expected.fence:
             raise ValueError("the tries of a batch all require the same fence, or two of them could take effect")
 
-        def attempt(table: Table, state: TableState) -> ProposedCommit:
-            looks.check(state)
-            # No engine opens the table now, but to expire its snapshots one will. And rows that others write lie where
-            # that code says, and ours do not, so a person should know at once and not at the next start.
-            self.client.refuse_code(state)
-            wanted = layout or FileLayout(state.schema_id, state.spec_id)
-            _check_layout(looks, table, wanted)
-            return self._proposed(table, state, wanted)
-
-        def landed(state: TableState, _ours: Collection[int]) -> bool:
-            return self._landed(state)
-
-        state = commit_loop(self.client, self.name, self.what, attempt, landed, tries=MANY, refused=refused)
+    def run(self, refused: Refusal | None) -> TableState:
+        state = commit_loop(self.client, self.name, self.what, self._attempt, self._landed, tries=MANY, refused=refused)
         if self.attempts.landed is None:
             self.attempts.landed = self.attempts.tries[-1].snapshot
         return state
 
-    def _proposed(self, table: Table, state: TableState, layout: FileLayout) -> ProposedCommit:
+    def _attempt(self, table: Table, state: TableState) -> ProposedCommit:
+        self._looks.check(state)
+        # No engine opens the table now, but to expire its snapshots one will. And rows that others write lie where
+        # that code says, and ours do not, so a person should know at once and not at the next start.
+        self.client.refuse_code(state)
+        layout = self.layout or FileLayout(state.schema_id, state.spec_id)
+        _check_layout(self._looks, table, layout)
         summary = self.decide(state)
         with self.client.calling(f"{self.what} to table {self.name}"):
             files = self.files(table)
         append = append_proposed(self.client, table, self.what, files, summary)
-        self._remember(append, files, state.main)
+        paths = frozenset((*append.metadata_files, *(file.file_path for file in files)))
+        self.attempts.tries.append(LandingTry(append.snapshot, state.main, paths))
         _sync(append.metadata_files)
         requirements = (
             ref_is_at(MAIN, state.main),
@@ -226,11 +303,7 @@ class _Landing:
             updates = (*updates, set_branch(fence.branch, append.snapshot))
         return ProposedCommit(requirements, updates, append.snapshot)
 
-    def _remember(self, append: Append, files: Sequence[DataFile], parent: int | None) -> None:
-        paths = frozenset((*append.metadata_files, *(file.file_path for file in files)))
-        self.attempts.tries.append(LandingTry(append.snapshot, parent, paths))
-
-    def _landed(self, state: TableState) -> bool:
+    def _landed(self, state: TableState, _ours: Collection[int]) -> bool:
         """Whether one of our tries took effect. After a load too old to show it, the next request is refused."""
         tried, fence = self.attempts.tries, self.expected.fence
         if not tried or state.uuid != self.expected.uuid:

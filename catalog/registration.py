@@ -7,8 +7,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, FloatType, StructType
 
 from catalog.column_defaults import misfit
-from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import properties_update
+from catalog.commits import ProposedCommit, commit_loop, properties_update
 from catalog.connection import CatalogClient, identifier_of
 from catalog.conversions import partition_spec_of, schema_of, sort_order_of
 from catalog.errors import Denied, NamespaceMissing, RequestRefused, TableMissing, Unreachable

@@ -13,8 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.typedef import Record
 
-from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import MAIN, ref_is_at
+from catalog.commits import MAIN, ProposedCommit, commit_loop, ref_is_at
 from catalog.connection import CatalogClient
 from catalog.direct_commits import Decide
 from catalog.errors import FormatUnwritable, RequestRefused

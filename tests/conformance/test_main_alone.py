@@ -15,8 +15,7 @@ from catalog import (
     fence,
     load,
 )
-from catalog.appends import written_files
-from catalog.commits import MAIN, append_onto_main, commit, ref_is_at, set_branch
+from catalog.commits import MAIN, append_onto_main, commit, ref_is_at, set_branch, written_files
 from catalog.conversions import state_of
 from tests.conformance.commits import Send, anyhow, foreign_commit, ids_in, on_commit
 from tests.services.catalogs import GIVEN, WITHOUT_GATE

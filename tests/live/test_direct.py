@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from catalog import FileLayout, connect
-from catalog.appends import written_files
+from catalog.commits import written_files
 from lakehouse_ingest.errors import LONGEST, SettingsRefused, Superseded
 from lakehouse_ingest.ledger.keys import FENCE, TOKEN
 from lakehouse_ingest.ledger.marks import Mark

@@ -27,8 +27,7 @@ from catalog import (
     load,
     open_branch,
 )
-from catalog.appends import written_files
-from catalog.commits import MAIN, commit, drop_ref, set_branch
+from catalog.commits import MAIN, commit, drop_ref, set_branch, written_files
 from tests.services.troubled import Troubled
 
 COLUMNS = (Column("id", "long"), Column("site", "string"))

@@ -22,8 +22,15 @@ from catalog import (
     load,
     open_branch,
 )
-from catalog.commit_loop import ProposedCommit, commit_loop
-from catalog.commits import MAIN, append_onto_main, properties_update, ref_is_at, set_branch
+from catalog.commits import (
+    MAIN,
+    ProposedCommit,
+    append_onto_main,
+    commit_loop,
+    properties_update,
+    ref_is_at,
+    set_branch,
+)
 from catalog.retries import LookAgain, look_until_settled, retrying
 from tests.services.sqlite_catalog import sqlite_catalog
 
