@@ -17,7 +17,7 @@ from lakehouse_ingest.errors import LakehouseError, TryAgain
 from lakehouse_ingest.ledger.keys import REGISTERED
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch
-from lakehouse_ingest.pipeline.effects import DRIVER, ChangesTables, Effects, on_spark
+from lakehouse_ingest.pipeline.effects import DRIVER, Effects, OnSpark
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.pipeline.reporting import BatchReports, Written
@@ -68,14 +68,13 @@ class Seen:
 
 
 @dataclass
-class ImaginedEffects(ChangesTables):
+class ImaginedEffects(OnSpark):
     """Sends rows to a sink that keeps none, and changes tables in memory."""
 
-    spark: SparkSession
     seen: Seen
 
     def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
-        return on_spark(self.spark, replace(work, imagined=True), tasks)
+        return super().write(replace(work, imagined=True), tasks)
 
     def write_letters(self, landing: Landing, rows: pa.Table, token: Token) -> Sequence[DataFileReceipt]:
         self.seen.examples = {**_examples(rows), **self.seen.examples}

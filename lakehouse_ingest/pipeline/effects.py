@@ -33,26 +33,12 @@ from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages.records import Share
 from lakehouse_ingest.stages.sources import Source
-from lakehouse_ingest.tables import (
-    Connection,
-    Contract,
-    Evolution,
-    Partition,
-    PipelineTables,
-    Plan,
-    Position,
-    Registered,
-    TableSpec,
-    TableState,
-    Turns,
-)
+from lakehouse_ingest.tables import Connection, PipelineTables, Position, TableState, Turns
 from lakehouse_ingest.tables.effects import Landing, TableEffects
 from lakehouse_ingest.tables.expiry import expire
-from lakehouse_ingest.tables.landing import BatchFiles
+from lakehouse_ingest.tables.publishing import BatchFiles
 from lakehouse_ingest.tables.retention import Retention, is_due, retention_of
 
-# Contract and column limits were already checked while planning, by field name, which the catalog does not know.
-PLANNED = Contract(max_columns=None, max_depth=None)
 DRIVER = -1  # stands for the number of a task in the names of files that the driver writes
 
 
@@ -77,46 +63,28 @@ class Effects(TableEffects, Protocol):
 
 
 @dataclass
-class ChangesTables:
-    """Creates and changes tables through a catalog: the real one, or the dry run's."""
+class OnSpark:
+    """Changes tables through a catalog, the real one or the dry run's, and runs tasks on Spark."""
 
-    lake: PipelineTables
+    tables: PipelineTables
+    spark: SparkSession
 
-    def create(self, spec: TableSpec) -> TableState:
-        return self.lake.create(spec)
-
-    def change(self, place: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
-        return self.lake.follow(place.table, changes, PLANNED, place)
-
-    def lay_out(self, place: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
-        return self.lake.lay_out(place, partitions)
-
-    def set_properties(self, place: Position, properties: Mapping[str, str]) -> None:
-        self.lake.tell(place.table, properties, place)
-
-    def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
-        return self.lake.claimed(first, others)
-
-    def open(self, table: str, epoch: int) -> Position:
-        return self.lake.open(table, epoch)
-
-    def register(self, record: Position, tables: Mapping[str, Registered]) -> None:
-        self.lake.register(record.table, tables, record)
+    def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
+        """Run a task for each list of shares, in one Spark job without a shuffle."""
+        numbered = list(enumerate(tasks))
+        job = self.spark.sparkContext.parallelize(numbered, len(numbered))
+        return job.map(lambda task: on_worker(work, *task)).collect()
 
 
 @dataclass
-class LiveEffects(ChangesTables):
+class LiveEffects(OnSpark):
     """The effects of one start of one stream, on real tables."""
 
-    spark: SparkSession
     pipeline: str
     retention: Callable[[str], Retention]  # by table name
     group_offsets: GroupOffsets
     watch: Watch
     stream: str
-
-    def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
-        return on_spark(self.spark, work, tasks)
 
     def write_letters(self, landing: Landing, rows: pa.Table, token: Token) -> Sequence[DataFileReceipt]:
         writer = FileWriter(landing.files, FileNames(token.pipeline, token.epoch, token.batch, DRIVER, 0))
@@ -125,12 +93,12 @@ class LiveEffects(ChangesTables):
 
     def land(self, landing: Landing, files: Sequence[DataFileReceipt], mark: Mark) -> Position:
         layout = FileLayout(landing.files.schema_id, landing.files.spec_id)
-        return self.lake.land(landing.place, BatchFiles(files, layout), mark)
+        return self.tables.publication.land(landing.place, BatchFiles(files, layout), mark, {})
 
     def record(
         self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
     ) -> Position:
-        return self.lake.append(place, rows, mark, extra)
+        return self.tables.publication.append(place, rows, mark, extra)
 
     def acknowledge(self, complete: Offsets, *, at_once: bool = False) -> None:
         if at_once:
@@ -139,14 +107,14 @@ class LiveEffects(ChangesTables):
             self.group_offsets.publish(complete)
 
     def prove(self, log: TableState) -> Mapping[str, str]:
-        proof = self.lake.enforcement.proven(log)
+        proof = self.tables.enforcement.proven(log)
         if proof.hindrance:
             self.watch.emit(CatalogHardToTry(stream=self.stream, error=proof.hindrance))
         return proof.notes
 
     def move_up(self, place: Position) -> Position:
         try:
-            return self.lake.move_up(place)
+            return self.tables.publication.move_up(place)
         except LakehouseError as failure:
             # Nothing is wrong with the rows. If the fence has moved all the same, the next commit is refused, and the
             # stream starts again.
@@ -158,8 +126,11 @@ class LiveEffects(ChangesTables):
             return place
         reached(FailPoint.EXPIRING)
         try:
-            with self.watch.span("expire", self.stream, place.table), self.lake.turn(place.table):
-                place = self.lake.again(place)
+            with (
+                self.watch.span("expire", self.stream, place.table),
+                self.tables.publication.turns.at(place.table).taken(),
+            ):
+                place = self.tables.again(place)
                 if not is_due(place.snapshots, place.expirable):
                     return place  # another stream of this process has just done it
                 count = expire(self.spark, place.table, self.pipeline, place.epoch, self.retention(place.table))
@@ -168,7 +139,7 @@ class LiveEffects(ChangesTables):
             self.watch.emit(SnapshotsNotExpired(table=place.table, error=spark_errors.sentence(failure)))
             return place
         self.watch.emit(SnapshotsExpired(table=place.table, count=count))
-        return self.lake.again(place)
+        return self.tables.again(place)
 
 
 class World(Protocol):
@@ -219,12 +190,6 @@ class RealWorld:
     def reports(self, settings: Settings, stream: StreamSettings, lake: PipelineTables) -> BatchReports:
         letters = f"{settings.catalog.namespace}.{settings.dead_letters.table}"
         return BatchReports(stream.known_as, self.watch, letters, lake.metadata_size)
-
-
-def on_spark(spark: SparkSession, work: Work, tasks: Sequence[Sequence[Share]]) -> list[Receipt]:
-    """Run a task for each list of shares, in one Spark job without a shuffle."""
-    numbered = list(enumerate(tasks))
-    return spark.sparkContext.parallelize(numbered, len(numbered)).map(lambda task: on_worker(work, *task)).collect()
 
 
 @contextmanager

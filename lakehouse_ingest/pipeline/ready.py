@@ -55,10 +55,8 @@ class Ready:
     def _make(self, news: Mapping[Route, SeenFields]) -> None:
         ordered = sorted(news, key=str)
         for routes in (ordered[at : at + AT_A_TIME] for at in range(0, len(ordered), AT_A_TIME)):
-            self.tables.look_up(routes)
             keepers = []
-            for route in routes:
-                found = self.tables.at(route)
+            for route, found in zip(routes, self.tables.at(*routes), strict=True):
                 if isinstance(found, Refusal):
                     self.refused[route] = Fault(found.reason, found.detail, routing.STAGE, "")
                 else:

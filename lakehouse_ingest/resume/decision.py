@@ -41,14 +41,14 @@ class Decision:
 
 def carry_out(lake: PipelineTables, record: str, others: Sequence[str], decision: Decision) -> None:
     """Write the decision. `others`: tables besides the batch log that may know of a later epoch."""
-    epoch, place = lake.claim(record, others)
+    place, _ = lake.claim(record, others)
     if place.mark and place.mark.token.generation >= decision.generation:
         raise Superseded(
             f"another decision about pipeline {decision.pipeline} was written in the meantime; run this command again"
         )
-    lake.register(record, decision.tables, place)
-    token = Token(decision.pipeline, decision.generation, epoch, -1)
+    lake.register(place, decision.tables)
+    token = Token(decision.pipeline, decision.generation, place.epoch, -1)
     offsets = decision.offsets
     mark = Mark(token, decision.source, offsets, offsets, offsets, decision.settings)
     extra = {f"{keys.HEADS}{decision.pipeline}": marks.heads_text(decision.heads)}
-    lake.append(place, [decided(token, decision.kind, decision.spans, decision.note)], mark, extra)
+    lake.publication.append(place, [decided(token, decision.kind, decision.spans, decision.note)], mark, extra)

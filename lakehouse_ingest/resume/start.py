@@ -166,8 +166,8 @@ class Opening:
                 " `streams.tables`, `dead_letters.table` or `ledger.batch_table`"
             )
         self.lake.ensure_namespace(self.settings.catalog.namespace)
-        self.effects.create(record_spec(self._record, FileOptions()))
-        self.effects.create(_dead_spec(self._dead, FileOptions()))
+        self.effects.tables.create(record_spec(self._record, FileOptions()))
+        self.effects.tables.create(_dead_spec(self._dead, FileOptions()))
         # If a start was killed between its claim and its registering, the batch log knows it, but not its tables.
         registered = self.lake.registered(self._record) if self.lake.knows(self._record) else {}
         known = {} if registered else self._found()
@@ -192,17 +192,17 @@ class Opening:
         self.lake.begin_within(0)  # every mark counts until we know the generation
         notes = self.effects.prove(self._compare())
         own = {self._dead, *self._events}
-        record_place, record = self.effects.claim(self._record, [*{*own, *known}])
+        record_place, record = self.effects.tables.claim(self._record, [*{*own, *known}])
         reached(FailPoint.CLAIMED)
         replaces = False
         if self.noted_as:
             replaces = replicas.replaces_replica(replicas.starts(self._pipeline, record.properties), self.noted_as)
             notes = {**notes, **replicas.noted(self._pipeline, record_place.epoch, self.noted_as)}
         if notes:
-            self.effects.set_properties(record_place, notes)
+            self.effects.tables.set_properties(record_place, notes)
         registered, heads = self.lake.registered_in(record) or known, self.lake.heads_in(record)
         there = [name for name, state in self.lake.find_all({*own, *registered}, self.threads).items() if state]
-        opened = self.threads.map(lambda name: self.effects.open(name, record_place.epoch), there)
+        opened = self.threads.map(lambda name: self.effects.tables.open(name, record_place.epoch), there)
         places = dict(zip(there, opened, strict=True))
         reached(FailPoint.OPENED)
         start_offsets.same_tables(registered, heads, places)
@@ -213,7 +213,7 @@ class Opening:
             if not each.uuid and name in places
         }
         letters = places[self._dead]
-        self.effects.register(record_place, {**known, **taken, self._dead: Registered(letters.uuid)})
+        self.effects.tables.register(record_place, {**known, **taken, self._dead: Registered(letters.uuid)})
         events = {name: each for name, each in {**registered, **taken}.items() if name != self._dead}
         # Every start opens the dead-letter table, and most starts have never written to it. If its history is whole, a
         # missing mark proves that it has no rows of ours.
@@ -273,7 +273,7 @@ class Opening:
     def _tables(self, claim: Claimed, places: Mapping[str, Position], record: BatchLog) -> StreamTables:
         return StreamTables(
             self.lake,
-            self.effects,
+            self.effects.tables,
             self.stream,
             self.settings.catalog.namespace,
             record,

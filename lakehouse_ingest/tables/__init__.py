@@ -26,7 +26,6 @@ from catalog import (
     fields_of,
     same_partitions,
 )
-from lakehouse_ingest.tables.changes import FOLLOW
 from lakehouse_ingest.tables.dry_run import ImaginedTables
 from lakehouse_ingest.tables.errors import unmade
 from lakehouse_ingest.tables.pipeline_tables import PipelineTables
@@ -35,7 +34,6 @@ from lakehouse_ingest.tables.turns import Turns
 
 # What other rooms may use.
 __all__ = [
-    "FOLLOW",
     "REWRITTEN_FORMAT",
     "Add",
     "Column",

@@ -1,7 +1,8 @@
 """The durable effects on tables, one method for each. `pipeline.effects` has those of a batch beside them.
 
-A pipeline gets one of several implementations. The real one changes tables. The dry run's changes nothing. Those of
-the tests end the process before an effect, or lose its answer. Reading has no effect and stays in `TableReader`.
+A pipeline gets one of several implementations. With the real one `tables` are `PipelineTables`, and with the dry run's
+`ImaginedTables`, which change nothing. Those of the tests end the process before an effect, or lose its answer. Reading
+has no effect and stays in `TableReader`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,24 +34,20 @@ class Landing:
         self.files, self.loaded_at = files, monotonic()
 
 
-class TableEffects(Protocol):
-    """Effects that create, change and open tables, and write the batch log."""
+class ChangesTables(Protocol):
+    """Creates, changes and opens tables. Only a start that has a table may change it."""
 
     def create(self, spec: TableSpec) -> TableState: ...
 
-    def change(self, place: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
+    def change(self, table: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
         """Add, widen or relax columns in one commit. Like all changes of a table, only while it is still ours."""
         ...
 
-    def lay_out(self, place: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
+    def lay_out(self, table: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
         """Change the partitions of future files. Returns the table and the changes."""
         ...
 
-    def set_properties(self, place: Position, properties: Mapping[str, str]) -> None: ...
-
-    def prove(self, log: TableState) -> Mapping[str, str]:
-        """Raise unless the catalog enforces what commits rely on. Returns properties by which the log remembers it."""
-        ...
+    def set_properties(self, table: Position, properties: Mapping[str, str]) -> None: ...
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
         """Take the next epoch, with our position on the `first` table. Returns that table as the claim left it."""
@@ -62,6 +59,17 @@ class TableEffects(Protocol):
 
     def register(self, record: Position, tables: Mapping[str, Registered]) -> None:
         """List tables in the batch log before their first row is written."""
+        ...
+
+
+class TableEffects(Protocol):
+    """The effects of a start on its tables."""
+
+    @property
+    def tables(self) -> ChangesTables: ...
+
+    def prove(self, log: TableState) -> Mapping[str, str]:
+        """Raise unless the catalog enforces what commits rely on. Returns properties by which the log remembers it."""
         ...
 
     def record(

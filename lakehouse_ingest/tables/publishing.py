@@ -1,4 +1,4 @@
-"""Open tables and fence earlier starts, in the way that `catalog.publish` chooses. `landing` says how each one commits.
+"""Open tables, fence earlier starts, and commit, in the way that `catalog.publish` chooses.
 
 Branch: each start has its own branch on every table, named after the pipeline and the epoch. Opening the branch drops
 the branches of earlier starts. A commit requires that the start's own branch is still where it was left, and moves it
@@ -8,13 +8,14 @@ Direct, for catalogs that allow no ref but main: each start first moves main by 
 the epoch into the table's properties. From then on the catalog refuses what an earlier writer built, and the earlier
 writer finds the newer epoch when it looks for the cause.
 
-Each way also fences writers that use the other way.
+Each way also fences writers that use the other way. In both, one request commits the files of a batch to a table.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import catalog
@@ -30,6 +31,28 @@ from lakehouse_ingest.tables.retention import Retention
 from lakehouse_ingest.tables.turns import Turns
 
 OPENINGS = 4  # attempts to open one table before the whole start is retried
+REFITS = 3  # how often others may change the table's columns between two tries of one batch
+
+Writer = tuple[catalog.Expected | None, catalog.Check]
+"""What a change of a table requires of its writer; without the first, anybody may make it."""
+
+ANYBODY: Writer = (None, catalog.anybody)
+
+
+@dataclass
+class BatchFiles:
+    """The files of one batch for one table, and all tries to commit them, even after they were written again."""
+
+    files: Sequence[catalog.DataFileReceipt]
+    layout: catalog.FileLayout
+    attempts: catalog.Attempts = field(default_factory=catalog.Attempts)
+
+
+class RowsToWriteAgain(TryAgain):
+    """Others changed the table, so the files of a batch do not fit any more and its rows have to be written again.
+
+    To do so, pass the tries of the batch on with the new files. Otherwise the next start does all of it.
+    """
 
 
 class ReportRefusal(Protocol):
@@ -65,7 +88,7 @@ class Race:
 
 @dataclass
 class Publication(ABC):
-    """How one pipeline opens its tables, and knows that they are still its own."""
+    """How one pipeline opens its tables, knows that they are still its own, and commits to them."""
 
     lake: catalog.CatalogClient
     pipeline: str
@@ -124,14 +147,6 @@ class Publication(ABC):
         carried = {**marks.without_marks(place.carried), **now.carried}
         return replace(now, mark=mark, carried=carried, known=place.known or mark is not None)
 
-    def _upon(self, place: Position, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
-        def decide(state: TableState) -> Mapping[str, str]:
-            race.look(state.main)
-            # Copy the other pipelines' marks from exactly that head on which the files are committed.
-            return {**marks.to_summary(mark, self.unmoved(place, state).carried), **extra}
-
-        return decide
-
     def fenced(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         """Move main by a commit without rows, and write our epoch into the table's properties."""
 
@@ -146,12 +161,81 @@ class Publication(ABC):
         with explained():
             return catalog.fence(self.lake, table, decide, {f"{EPOCH}{self.pipeline}": str(epoch)})
 
+    @abstractmethod
+    def _expected(self, place: Position) -> catalog.Expected: ...
 
-def _token(place: Position) -> Token | None:
-    return place.mark.token if place.mark else None
+    @abstractmethod
+    def _on_table(self, place: Position) -> AbstractContextManager[None]:
+        """Explain what the catalog raises."""
+
+    # -- commits ------------------------------------------------------------------------------------------
+
+    def land(self, place: Position, batch: BatchFiles, mark: Mark, extra: Mapping[str, str]) -> Position:
+        """Commit the files with the mark, upon whatever head main has by then. Returns our position on the table."""
+        race, attempts = Race(self.refused, place.table), batch.attempts
+        with self.turns.at(place.table).taken(), self._on_table(place):
+            expected, decide = self._expected(place), self._upon(place, mark, extra, race)
+            for _ in range(REFITS):
+                try:
+                    state = catalog.land(
+                        self.lake, place.table, batch.files, batch.layout, expected, decide, attempts, race.failed
+                    )
+                    break
+                except catalog.LayoutMoved:
+                    batch.layout = self._layout_again(place, batch.layout)
+            else:
+                raise RowsToWriteAgain(
+                    f"others keep changing the columns of the table {place.table} while we commit to it"
+                )
+        return self._landed(place, attempts, mark, state)
+
+    def append(
+        self, place: Position, rows: Sequence[Mapping[str, object]], mark: Mark, extra: Mapping[str, str]
+    ) -> Position:
+        """Add rows of the batch log in the same way."""
+        race, attempts = Race(self.refused, place.table), catalog.Attempts()
+        with self.turns.at(place.table).taken(), self._on_table(place):
+            expected, decide = self._expected(place), self._upon(place, mark, extra, race)
+            state = catalog.land_rows(self.lake, place.table, rows, expected, decide, attempts, race.failed)
+        return self._landed(place, attempts, mark, state)
+
+    @contextmanager
+    def changing(self, place: Position) -> Iterator[Writer]:
+        """Let only this start change columns, partitions and properties of the table."""
+        with self.turns.at(place.table).taken(), self._on_table(place):
+            yield self._expected(place), partial(self.still_ours, place)
+
+    def move_up(self, place: Position) -> Position:
+        """Move the fence of an idle table to main's head, or it would keep files that a compaction has replaced."""
+        expected = self._expected(place)
+        if expected.fence is None:
+            return place
+        with self.turns.at(place.table).taken(), self._on_table(place):
+            state = catalog.move_fence_up(self.lake, place.table, expected, partial(self.unmoved, place))
+            return self.unmoved(place, state)
+
+    def _upon(self, place: Position, mark: Mark, extra: Mapping[str, str], race: Race) -> catalog.Decide:
+        def decide(state: TableState) -> Mapping[str, str]:
+            race.look(state.main)
+            # Copy the other pipelines' marks from exactly that head on which the files are committed.
+            return {**marks.to_summary(mark, self.unmoved(place, state).carried), **extra}
+
+        return decide
+
+    def _landed(self, place: Position, attempts: catalog.Attempts, mark: Mark, state: TableState) -> Position:
+        # The commit took effect. If others have rolled it back since, or a newer start has taken over, we say so now.
+        return self.unmoved(replace(place, main=attempts.landed, mark=mark), state)
+
+    def _layout_again(self, place: Position, layout: catalog.FileLayout) -> catalog.FileLayout:
+        try:
+            return catalog.fitting_layout(self.lake, place.table, place.uuid, layout)
+        except catalog.FilesUnfit as unfit:
+            raise RowsToWriteAgain(str(unfit)) from unfit
 
 
 class OnBranch(Publication):
+    """The branch of the start is the fence, and moves with each commit."""
+
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         before = self.load(table)
         if claiming and newest_epoch(before, self.pipeline) >= epoch:
@@ -201,25 +285,26 @@ class OnBranch(Publication):
                 f"another program dropped the branch {place.branch} of the table {place.table} while we wrote to it"
             )
 
-    @contextmanager
-    def _winnable(self, place: Position) -> Iterator[None]:
-        try:
-            yield
-        except LostRace as lost:
-            raise TryAgain(f"other writers changed the table {place.table} before each attempt to commit") from lost
+    def _expected(self, place: Position) -> catalog.Expected:
+        if place.fence is None:  # the catalog's last answer showed it gone already
+            self.still_ours(place, self.load(place.table))
+            raise TryAgain(f"the branch {place.branch} of the table {place.table} was dropped and created again")
+        return catalog.Expected(place.uuid, catalog.FencePosition(place.branch, place.fence))
 
     @contextmanager
-    def _on(self, place: Position) -> Iterator[None]:
-        """If our branch is gone, find out why: a newer start, or a recreated table."""
-        try:
-            with explained():
-                yield
-        except Superseded:
-            self.still_ours(place, self.load(place.table))
-            raise
+    def _on_table(self, place: Position) -> Iterator[None]:
+        with _winnable(place):
+            try:
+                with explained():
+                    yield
+            except Superseded:  # our branch is gone: a newer start dropped it, or the table was recreated
+                self.still_ours(place, self.load(place.table))
+                raise
 
 
 class Direct(Publication):
+    """Main is the only ref: the epoch in the table's properties is the fence, as each look at the table shows it."""
+
     def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         state = self.load(table)
         if claiming or direct_epoch(state, self.pipeline) != epoch:
@@ -229,3 +314,26 @@ class Direct(Publication):
         with explained(), suppress(catalog.RequestRefused, catalog.Denied):
             state = catalog.drop_branches(self.lake, table, stale)
         return state
+
+    def _expected(self, place: Position) -> catalog.Expected:
+        return catalog.Expected(place.uuid, None)
+
+    @contextmanager
+    def _on_table(self, place: Position) -> Iterator[None]:
+        with _winnable(place), explained():
+            yield
+
+
+@contextmanager
+def _winnable(place: Position) -> Iterator[None]:
+    try:
+        yield
+    except LostRace as lost:
+        raise TryAgain(f"other writers changed the table {place.table} before each attempt to commit") from lost
+
+
+def _token(place: Position) -> Token | None:
+    return place.mark.token if place.mark else None
+
+
+WAYS: dict[str, type[Publication]] = {"branch": OnBranch, "direct": Direct}

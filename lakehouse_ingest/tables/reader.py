@@ -1,6 +1,7 @@
-"""Read the tables of a pipeline, without changing anything."""
+"""Read the tables of a pipeline, and find those that it has written to, without changing anything."""
 
 import datetime as dt
+import json
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Executor
 
@@ -8,19 +9,20 @@ import pyarrow as pa
 
 import catalog
 from catalog import HeadFile, LiveFile, Pinned, TableState
-from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
-from lakehouse_ingest.tables.errors import (
-    explained,
-)
-from lakehouse_ingest.tables.position import Position, newest_epoch
+from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged, TryAgain
+from lakehouse_ingest.ledger import marks
+from lakehouse_ingest.ledger.keys import PROBE, REGISTERED, TOPIC, TYPE
+from lakehouse_ingest.tables.errors import explained
+from lakehouse_ingest.tables.position import Known, Position, Registered, has_landed, newest_epoch
 from lakehouse_ingest.tables.publishing import Publication
 
 
 class TableReader:
     """The tables of a catalog, as one pipeline sees them."""
 
-    def __init__(self, client: catalog.CatalogClient, pipeline: str, way: Publication) -> None:
-        self._lake, self._pipeline, self._way = client, pipeline, way
+    def __init__(self, client: catalog.CatalogClient, pipeline: str, publication: Publication) -> None:
+        self._lake, self._pipeline = client, pipeline
+        self.publication = publication
 
     def has_namespace(self, namespace: str) -> bool:
         with explained():
@@ -102,10 +104,63 @@ class TableReader:
             except (catalog.TableMissing, catalog.FileMissing) as missing:
                 raise TryAgain(str(missing)) from missing
 
+    # -- what a pipeline has left in tables ---------------------------------------------------------------
+
     def seen(self, state: TableState) -> Position:
         """The position of this pipeline on a table, without opening it."""
-        return self._way.place(state, newest_epoch(state, self._pipeline))
+        return self.publication.place(state, newest_epoch(state, self._pipeline))
 
     def again(self, place: Position) -> Position:
         """Our position, read again from the catalog."""
-        return self._way.place(self._way.load(place.table), place.epoch)
+        return self.publication.place(self.publication.load(place.table), place.epoch)
+
+    def registered(self, record: str) -> dict[str, Registered]:
+        """The tables that the batch log's properties list for this pipeline."""
+        state = self.find(record)
+        return self.registered_in(state) if state else {}
+
+    def registered_in(self, record: TableState) -> dict[str, Registered]:
+        prefix = self._registered_as("")
+        return {
+            key.removeprefix(prefix): Registered(**json.loads(text))
+            for key, text in record.properties.items()
+            if key.startswith(prefix)
+        }
+
+    def knows(self, table: str) -> bool:
+        """True if a start of this pipeline has ever left a mark, a branch or an epoch on the table."""
+        return self._newest_epoch(table) > 0
+
+    def has_landed_in(self, state: TableState) -> bool:
+        return has_landed(state, self._pipeline)
+
+    def known_in(self, namespace: str) -> Known:
+        """The tables of a namespace that hold traces of this pipeline. The batch log is not asked."""
+        tables: dict[str, Registered] = {}
+        unread: dict[str, LakehouseError] = {}
+        for name in self.names_in(namespace):
+            if name.rpartition(".")[2].startswith(PROBE):
+                continue  # a start that tries the catalog leaves its traces there as well
+            try:
+                state = self.find(name)
+            except LakehouseError as failure:
+                unread[name] = failure
+                continue
+            if state and newest_epoch(state, self._pipeline):
+                tables[name] = Registered(state.uuid, state.properties.get(TOPIC, ""), state.properties.get(TYPE, ""))
+        return Known(tables, unread)
+
+    def heads(self, record: str) -> dict[str, marks.Head]:
+        """The last batch in each table, according to the batch log."""
+        state = self.find(record)
+        return self.heads_in(state) if state else {}
+
+    def heads_in(self, record: TableState) -> dict[str, marks.Head]:
+        return marks.heads((each.summary for each in record.ancestors()), self._pipeline)
+
+    def _registered_as(self, table: str) -> str:
+        return f"{REGISTERED}{self._pipeline}.{table}"
+
+    def _newest_epoch(self, table: str) -> int:
+        state = self.find(table)
+        return newest_epoch(state, self._pipeline) if state else 0

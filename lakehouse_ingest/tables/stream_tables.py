@@ -1,6 +1,6 @@
 """The tables of one stream: found by route, and created when their first record arrives, up to a limit."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import NoReturn
@@ -14,7 +14,7 @@ from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.routing import SEPARATOR, Route
 from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableState, unmade
 from lakehouse_ingest.tables.batch_log import BatchLog
-from lakehouse_ingest.tables.effects import TableEffects
+from lakehouse_ingest.tables.effects import ChangesTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 REFUSED_S = 30.0  # how long a refusal is kept: a person may create a missing table, or rename one that is in the way
@@ -33,7 +33,7 @@ class StreamTables:
     """What one start of one stream knows about its tables."""
 
     lake: PipelineTables
-    effects: TableEffects
+    effects: ChangesTables
     stream: StreamSettings
     namespace: str
     record: BatchLog  # where the tables are registered
@@ -43,42 +43,34 @@ class StreamTables:
     opened: Mapping[str, Position]  # our position on the tables that existed at the start
     changed: Callable[[str, list[str]], None]
     find_all: Callable[[Collection[str]], Mapping[str, TableState | None]]
-    _looked: dict[str, TableState | None] = field(default_factory=dict)  # loaded ahead, for the next calls of `at`
     _found: dict[Route, TableKeeper] = field(default_factory=dict)
     _refused: dict[Route, Refusal] = field(default_factory=dict)  # kept, so that not each batch asks the catalog again
     _since: float = 0.0  # when the oldest of these refusals was kept
 
     def __post_init__(self) -> None:
         """Refuse now what can be refused without any record."""
-        for number, entry in enumerate(self.stream.tables):
+        for entry in self.stream.tables:
             declared.plan_from_settings(entry.table, entry)
             layout.partitions_of(entry)
-            if "{" not in entry.table:
-                self.at(Route(number))
-        earlier = self._earlier_routes()
-        self.look_up(earlier)
-        for route in earlier:
-            self.at(route)
+        fixed = [Route(number) for number, entry in enumerate(self.stream.tables) if "{" not in entry.table]
+        self.at(*fixed, *self._earlier_routes())
 
-    def look_up(self, routes: Iterable[Route]) -> None:
-        """Load the tables of these routes in parallel, unless they are known already. `at` then finds them loaded."""
-        self._looked = dict(self.find_all({self._name(each) for each in routes if not self._knows(each)}))
+    def at(self, *routes: Route) -> list[TableKeeper | Refusal]:
+        """Find the tables of these routes. Those that are not known yet are loaded in parallel."""
+        if monotonic() - self._since >= REFUSED_S:
+            self._refused, self._since = {}, monotonic()
+        unknown = [route for route in routes if route not in self._found and route not in self._refused]
+        loaded = dict(self.find_all({self._name(route) for route in unknown}))
+        return [self._found.get(each) or self._refused.get(each) or self._looked_at(each, loaded) for each in routes]
 
-    def at(self, route: Route) -> TableKeeper | Refusal:
-        if self._knows(route):
-            return self._found.get(route) or self._refused[route]
-        found = self._new(route)
+    def _looked_at(self, route: Route, loaded: dict[str, TableState | None]) -> TableKeeper | Refusal:
+        found = self._new(route, loaded)
         if isinstance(found, TableKeeper):
             self._found[route] = found
         # There may be more refused routes than fit into memory.
         elif len(self._refused) < 2 * self.stream.max_tables:
             self._refused[route] = found
         return found
-
-    def _knows(self, route: Route) -> bool:
-        if monotonic() - self._since >= REFUSED_S:
-            self._refused, self._since = {}, monotonic()
-        return route in self._found or route in self._refused
 
     @property
     def keepers(self) -> Mapping[Route, TableKeeper]:
@@ -127,9 +119,9 @@ class StreamTables:
 
     # -- a new route --------------------------------------------------------------------------------------
 
-    def _new(self, route: Route) -> TableKeeper | Refusal:
+    def _new(self, route: Route, loaded: dict[str, TableState | None]) -> TableKeeper | Refusal:
         name = self._name(route)
-        state = self._looked.pop(name) if name in self._looked else self.lake.find(name)
+        state = loaded.pop(name) if name in loaded else self.lake.find(name)
         if self._is_anothers(name, route, state):
             apart = _apart(name, route)
             state = self.lake.find(apart)

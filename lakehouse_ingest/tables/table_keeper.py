@@ -28,7 +28,7 @@ from lakehouse_ingest.tables import (
     TableSpec,
     TableState,
 )
-from lakehouse_ingest.tables.effects import Landing, TableEffects
+from lakehouse_ingest.tables.effects import ChangesTables, Landing
 
 FOLLOWED = 10  # attempts to change the columns in one batch
 MOST_REFUSED = 10_000  # fields that may not become columns; a sender may invent them without end
@@ -39,7 +39,7 @@ class TableKeeper:
     """One table, created when its first records show which columns it needs."""
 
     lake: PipelineTables
-    effects: TableEffects
+    effects: ChangesTables
     name: str
     settings: TableSettings
     epoch: int

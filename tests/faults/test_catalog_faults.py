@@ -148,13 +148,14 @@ class Alone:
         assert made.uuid == str(self.bench.table(made.name).metadata.table_uuid)
 
     def claim(self) -> None:
-        epoch, place = self.lake.claim(self.table, ())
+        place, _ = self.lake.claim(self.table, ())
+        epoch = place.epoch
         refs = self.bench.table(self.table).metadata.refs
         assert {ref for ref in refs if ref.startswith("ingest_")} == {place.branch}
         assert place.epoch == epoch > 1
 
     def add_a_column(self) -> None:
-        self.lake.follow(self.table, [Add("", Column("more", "string"))])
+        self.lake.change(self.table, [Add("", Column("more", "string"))])
         assert self.bench.table(self.table).schema().column_names == ["n", "more"]
 
     def register(self) -> None:
@@ -162,11 +163,12 @@ class Alone:
         assert self.lake.registered(self.table) == {"x.y": Registered("uuid")}
 
     def append(self) -> None:
-        epoch, place = self.lake.claim(self.table, ())
+        place, _ = self.lake.claim(self.table, ())
+        epoch = place.epoch
         done = {("t", 0): 9}
         if place.held != done:
             mark = Mark(Token(self.name, 1, epoch, 0), SourceIdentity(), {}, done, {})
-            assert self.lake.append(place, [{"n": 1}], mark, {}).held == done
+            assert self.lake.publication.append(place, [{"n": 1}], mark, {}).held == done
         assert [row["n"] for row in self.bench.rows(self.table)] == [1]
 
 
@@ -194,7 +196,7 @@ def test_one_lost_answer_among_many_openings_is_asked_for_again(bench: Bench, pr
     for name in names:
         alone.lake.create(TableSpec(name, (Column("n", "long"),)))
     for begun in ("upon an empty table", "upon the branch of the start before"):
-        epoch, _ = alone.lake.claim(alone.table, ())
+        epoch = alone.lake.claim(alone.table, ())[0].epoch
         lost = [
             proxy.fail(**fault, path=f"{name.rpartition('.')[2]}$", body='"ref-name":"ingest_', when=when)
             for name, fault in zip(names, FAULTS.values(), strict=True)
@@ -218,7 +220,7 @@ def test_a_commit_that_was_heard_and_whose_history_others_cut(bench: Bench, prox
 
     def append(lake: PipelineTables, place: Position, number: int, done: Offsets) -> Position:
         mark = Mark(Token(lake._pipeline, 1, place.epoch, number), SourceIdentity(), {}, done, {})
-        return lake.append(place, [{"n": number}], mark, {})
+        return lake.publication.append(place, [{"n": number}], mark, {})
 
     def cut() -> None:
         for _ in range(2):
@@ -230,8 +232,8 @@ def test_a_commit_that_was_heard_and_whose_history_others_cut(bench: Bench, prox
                 expiry = expiry.by_id(snapshot.snapshot_id)
         expiry.commit()
 
-    append(other, other.claim(alone.table, ())[1], 0, {("u", 0): 5})
-    _, place = alone.lake.claim(alone.table, ())
+    append(other, other.claim(alone.table, ())[0], 0, {("u", 0): 5})
+    place, _ = alone.lake.claim(alone.table, ())
     lost = proxy.fail(RESET, when=AFTER, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=cut)
     place = append(alone.lake, place, 1, {("t", 0): 1})
     assert lost.is_over
@@ -287,7 +289,8 @@ def test_a_claim_whose_last_try_was_heard_and_refused(bench: Bench, proxy: Fault
     branch: Plan = {"path": "/t$", "body": '"ref-name":"ingest_'}
     proxy.fail(409, **branch, times=5)
     heard = proxy.fail(409, **branch, when=AFTER)
-    epoch, place = alone.lake.claim(alone.table, ())
+    place, _ = alone.lake.claim(alone.table, ())
+    epoch = place.epoch
     assert heard.is_over
     assert place.branch in bench.table(alone.table).metadata.refs
     assert place.epoch == epoch

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from threading import Event
 from time import monotonic
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,10 +21,9 @@ from pyspark.errors import PySparkException
 
 from lakehouse_ingest.environment.spark_names import LAKE
 from lakehouse_ingest.errors import Superseded, TableChanged
-from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.pipeline.pipeline import Pipeline
 from lakehouse_ingest.tables import PipelineTables, Position, TableSpec, TableState
-from lakehouse_ingest.tables.landing import BatchFiles
+from lakehouse_ingest.tables.publishing import OnBranch
 from tests.services.flow import LANDING, Flow, is_proven
 from tests.services.ingesting import Bench
 from tests.services.pipelines import until
@@ -119,16 +119,16 @@ def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) 
 @contextmanager
 def before_commit(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], None]) -> Iterator[list[str]]:
     """`do` once when that table's files are written, and before they are committed."""
-    land, done = PipelineTables.land, list[str]()
+    land, done = OnBranch.land, list[str]()
 
-    def landed(lake: PipelineTables, place: Position, batch: BatchFiles, mark: Mark) -> Position:
+    def landed(way: OnBranch, place: Position, *rest: Any) -> Position:
         if place.table == table and not done:
             done.append(table)
             do()
-        return land(lake, place, batch, mark)
+        return land(way, place, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(PipelineTables, "land", landed)
+        patched.setattr(OnBranch, "land", landed)
         yield done
 
 

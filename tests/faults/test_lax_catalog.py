@@ -107,7 +107,7 @@ class TestCatalog:
         log, lake = log_of(front.uri, namespace), tables(front.uri, publish)
         proof = lake.enforcement.proven(log)
         assert proof.hindrance == ""
-        lake.tell(log.name, proof.notes)
+        lake.set_properties(log.name, proof.notes)
         front.commits.clear()
         assert lake.enforcement.proven(_found(lake, log)).notes == {}
         assert front.commits == []
@@ -118,7 +118,7 @@ class TestCatalog:
     def test_is_tried_again_after_a_month(self, rest_uri: str, namespace: str, days: int) -> None:
         log, lake = log_of(rest_uri, namespace), tables(rest_uri)
         then = dt.datetime.now(dt.UTC).date() - dt.timedelta(days)
-        lake.tell(log.name, {f"{ENFORCES}branch": then.isoformat()})
+        lake.set_properties(log.name, {f"{ENFORCES}branch": then.isoformat()})
         assert (lake.enforcement.proven(_found(lake, log)).notes == {}) is (0 <= days < DAYS)
 
     def test_is_remembered_by_the_batch_log(self, bench: Bench, stack: ExitStack) -> None:

@@ -123,7 +123,7 @@ def test_a_commit_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, be
     lake = PipelineTables(Connection(proxy.uri), pipeline)
     lake.ensure_namespace("ns_heard")
     lake.create(TableSpec(name, (Column("n", "long"),)))
-    _, place = lake.claim(name, ())
+    place, _ = lake.claim(name, ())
 
     def hear() -> None:
         (request,) = lost.requests
@@ -134,6 +134,6 @@ def test_a_commit_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, be
 
     lost = proxy.fail(RESET, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=heard_after_a_look)
     mark = Mark(Token(pipeline, 1, 1, 0), SourceIdentity(), {}, done, {})
-    assert lake.append(place, [{"n": 1}], mark, {}).held == done
+    assert lake.publication.append(place, [{"n": 1}], mark, {}).held == done
     assert lost.is_over
     assert [row["n"] for row in bench.rows(name)] == [1]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lakehouse_ingest.errors import Superseded
-from lakehouse_ingest.pipeline.effects import ChangesTables
 from lakehouse_ingest.tables import Add, Column, Partition, PipelineTables, Position, Registered, TableSpec, TableState
+from lakehouse_ingest.tables.effects import ChangesTables
 from tests.services.doors import connection_to
 
 pytestmark = [pytest.mark.live, pytest.mark.faults]
@@ -40,8 +40,8 @@ class Starts:
         lake = PipelineTables(connection_to(self.uri), "plant", way)
         lake.ensure_namespace(NAMESPACE)
         lake.create(TableSpec(self.name, (Column("n", "long"),)))
-        place, _ = lake.claimed(self.name, ())
-        return ChangesTables(lake), place
+        place, _ = lake.claim(self.name, ())
+        return lake, place
 
     def seen(self) -> TableState:
         found = PipelineTables(connection_to(self.uri), "reader").find(self.name)

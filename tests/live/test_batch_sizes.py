@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.pipeline import effects, one_start
-from lakehouse_ingest.pipeline.effects import on_spark
+from lakehouse_ingest.pipeline import one_start
+from lakehouse_ingest.pipeline.effects import OnSpark
 from lakehouse_ingest.pipeline.query_progress import QueryProgress
 from lakehouse_ingest.pipeline.task import Receipt
 from tests.services.flow import LANDING, Heard, is_proven
@@ -27,19 +27,19 @@ def test_batches_grow_from_where_the_last_one_has_ended(
     bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a batch has landed before the stream's own thread has noticed that its query runs."""
-    calls = count()
+    calls, write = count(), OnSpark.write
 
     def flaky(*args: Any) -> Sequence[Receipt]:
         if next(calls) < FAILING:
             raise TryAgain("the store is away")
-        return on_spark(*args)
+        return write(*args)
 
     def noticed_late(query: StreamingQuery) -> QueryProgress:
         before = pipeline.landed
         until(lambda: pipeline.landed > before or len(heard.retries) < FAILING or pipeline.stop.is_set(), LANDING)
         return QueryProgress(query)
 
-    monkeypatch.setattr(effects, "on_spark", flaky)
+    monkeypatch.setattr(OnSpark, "write", flaky)
     monkeypatch.setattr(one_start, "QueryProgress", noticed_late)
     create_topic(bench.broker, topic)
     produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])

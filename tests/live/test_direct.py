@@ -16,7 +16,7 @@ from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec
-from lakehouse_ingest.tables.landing import BatchFiles
+from lakehouse_ingest.tables.publishing import BatchFiles
 from tests.services.doors import connection_to
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
 from tests.services.flow import LANDING, Flow

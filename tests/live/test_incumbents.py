@@ -26,6 +26,7 @@ from lakehouse_ingest.records import SourceIdentity, Token
 from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from lakehouse_ingest.tables import Column, Connection, PipelineTables, Position, TableSpec
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
+from lakehouse_ingest.tables.publishing import OnBranch
 from tests.services.doors import connection_to
 from tests.services.faulty import NOTHING, Faulty
 from tests.services.ingesting import Bench
@@ -186,14 +187,14 @@ def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench
         def land(lake: PipelineTables, place: Position) -> None:
             landed = {(topic, 0): 10}
             mark = Mark(Token(topic, 1, place.epoch, 0), SourceIdentity(), {(topic, 0): 0}, landed, landed)
-            lake.append(place, rows, mark, {})
+            lake.publication.append(place, rows, mark, {})
 
         def successor() -> None:
-            _, place = new.claim(name, ())
+            place, _ = new.claim(name, ())
             assert not place.held, "it has not arrived yet"
             land(new, place)
 
-        _, place = old.claim(name, ())
+        place, _ = old.claim(name, ())
         late = proxy.fail(NOTHING, path="/tables/late$", body='"ref-name":"main"', meanwhile=successor)
         with pytest.raises(Superseded):
             land(old, place)
@@ -214,16 +215,16 @@ def test_iceberg_16008_whoever_begins_again_finds_what_landed(
     native.ingest()
     assert numbers(bench, native.table) == sorted([*range(10), *range(10)])
 
-    land, lost = PipelineTables.land, list[str]()
+    land, lost = OnBranch.land, list[str]()
 
-    def unanswered(lake: PipelineTables, place: Position, *rest: Any) -> Position:
-        found = land(lake, place, *rest)
+    def unanswered(way: OnBranch, place: Position, *rest: Any) -> Position:
+        found = land(way, place, *rest)
         if place.table.endswith(topic) and not lost:
             lost.append(place.table)
             raise TryAgain("no answer")
         return found
 
-    monkeypatch.setattr(PipelineTables, "land", unanswered)
+    monkeypatch.setattr(OnBranch, "land", unanswered)
     bench.ingest(bench.settings(topic))
     assert lost
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(10)]

@@ -21,8 +21,7 @@ from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import Column, PipelineTables, Position, TableSpec, TableState
 from lakehouse_ingest.tables.expiry import expire
-from lakehouse_ingest.tables.landing import BatchFiles
-from lakehouse_ingest.tables.publishing import OnBranch
+from lakehouse_ingest.tables.publishing import BatchFiles, OnBranch
 from lakehouse_ingest.tables.retention import Retention, is_due
 from tests.services.doors import connection_to, in_settings
 from tests.services.flow import Heard
@@ -153,9 +152,9 @@ def test_an_older_start_that_comes_late_shuts_nobody_out(bench: Bench, topic: st
         old.create(TableSpec(name, (Column("n", "long"),)))
     before, _ = old.claim(first, (second,))
     after, _ = new.claim(first, (second,))
-    place = new.open(second, after)
+    place = new.open(second, after.epoch)
     with pytest.raises(Superseded):
-        old.open(second, before)
+        old.open(second, before.epoch)
     assert place.branch in bench.table(second).metadata.refs
 
 
@@ -192,15 +191,15 @@ def test_another_log_of_the_same_name_is_told_apart(bench: Bench, topic: str, mo
     bench.ingest(settings("one"))
     delete_topic(bench.broker, topic)
     typed("babababa")
-    land, refused = PipelineTables.land, list[str]()
+    land, refused = OnBranch.land, list[str]()
 
-    def once_not(lake: PipelineTables, place: Position, *rest: Any) -> Position:
+    def once_not(way: OnBranch, place: Position, *rest: Any) -> Position:
         if place.table.endswith(".b") and not refused:
             refused.append(place.table)
             raise TryAgain("not now")
-        return land(lake, place, *rest)
+        return land(way, place, *rest)
 
-    monkeypatch.setattr(PipelineTables, "land", once_not)
+    monkeypatch.setattr(OnBranch, "land", once_not)
     bench.ingest(settings("two"))
     assert refused
     assert sorted(row["n"] for row in bench.rows(f"ns_{topic}.b")) == [0, 2, 4, 6]
@@ -317,7 +316,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     # Others keep the table by age: what is older goes when they say so, not with what we expire.
     by_age = {"history.expire.max-snapshot-age-ms": "1"}
     lake.create(TableSpec(name, (Column("n", "long"),), properties={**FileOptions().properties(), **by_age}))
-    _, place = lake.claim(name, ())
+    place, _ = lake.claim(name, ())
     following = {("wide", number): 10**9 + number * 7919 for number in range(partitions)}
     most = expired = 0
     for batch in range(LANDINGS):
@@ -325,7 +324,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
         following = {at: offset + 83 + at[1] % 17 for at, offset in start.items()}
         token = Token(topic, 1, 1, batch)
         mark = Mark(token, SourceIdentity("c" * 22, {"wide": "t" * 22}), start, following, start, "h" * 12, "f" * 32)
-        place = lake.land(place, BatchFiles([], FileLayout(place.schema, place.spec)), mark)
+        place = lake.publication.land(place, BatchFiles([], FileLayout(place.schema, place.spec)), mark)
         if batch == 5:  # somebody keeps this one, and expiry has to leave it
             bench.spark.sql(f"ALTER TABLE {LAKE}.{name} CREATE TAG kept AS OF VERSION {place.main}")
         most = max(most, place.snapshots)
@@ -338,7 +337,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
     assert expired > 1
     assert place.held == following
     assert bench.table(name).snapshot_by_name("kept") is not None
-    _, newcomer = PipelineTables(connection_to(bench.uri), f"{topic}_2").claim(name, ())
+    newcomer, _ = PipelineTables(connection_to(bench.uri), f"{topic}_2").claim(name, ())
     assert newcomer.known, "a pipeline that was never here is not shut out by history that is gone"
     file = bench.table(name).metadata_location
     size = bench.table(name).io.new_input(file).open().seek(0, 2)
@@ -372,11 +371,12 @@ def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, top
     lake = PipelineTables(connection_to(bench.uri), topic, retention=lambda _: retention)
     lake.ensure_namespace(f"ns_{topic}")
     lake.create(TableSpec(name, (Column("n", "long"),)))
-    epoch, place = lake.claim(name, ())
+    place, _ = lake.claim(name, ())
+    epoch = place.epoch
     for batch in range(20):
         done = {("t", 0): batch}
         mark = Mark(Token(topic, 1, epoch, batch), SourceIdentity(), {}, done, done)
-        place = lake.append(place, [{"n": batch}], mark, extra)
+        place = lake.publication.append(place, [{"n": batch}], mark, extra)
         if is_due(place.snapshots, place.expirable):
             assert expire(bench.spark, name, topic, epoch, retention) > 0
             place = lake.again(place)
@@ -396,14 +396,14 @@ def test_a_dropped_source_column_stops_the_start(bench: Bench, topic: str, monke
     routed: dict[str, Any] = {"stream": {"type_from": "field:type"}, "table": {"table": "{type}"}}
     settings = bench.settings(topic, **routed)
     produce(bench.broker, topic, [(None, json.dumps({"n": n, "type": "ab"[n % 2]}).encode()) for n in range(8)])
-    land = PipelineTables.land
+    land = OnBranch.land
 
-    def stopped(lake: PipelineTables, place: Position, *rest: Any) -> Position:
+    def stopped(way: OnBranch, place: Position, *rest: Any) -> Position:
         if place.table.endswith(".b"):
             raise TableChanged("the process ends here")
-        return land(lake, place, *rest)
+        return land(way, place, *rest)
 
-    monkeypatch.setattr(PipelineTables, "land", stopped)
+    monkeypatch.setattr(OnBranch, "land", stopped)
     with pytest.raises(TableChanged, match="ends here"):
         bench.ingest(settings)
     monkeypatch.undo()

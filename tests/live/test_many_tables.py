@@ -14,7 +14,7 @@ from lakehouse_ingest.errors import BadRecord, SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.settings.models import TableSettings
-from lakehouse_ingest.tables import Add, Contract, PipelineTables, Plan, Position, TableSpec, TableState
+from lakehouse_ingest.tables import Add, PipelineTables, Plan, Position, TableSpec, TableState
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import until
@@ -176,7 +176,7 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
 ) -> None:
     """Our plan is of a moment ago: then the table, and later the column, was not there. Theirs has less than ours."""
     create_topic(bench.broker, topic, 1)
-    create, follow, came_first = PipelineTables.create, PipelineTables.follow, list[str]()
+    create, change, came_first = PipelineTables.create, PipelineTables.change, list[str]()
 
     def another_creates(lake: PipelineTables, spec: TableSpec) -> TableState:
         if spec.name.endswith(".all"):
@@ -184,17 +184,15 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
             create(lake, replace(spec, columns=tuple(each for each in spec.columns if each.name != "item")))
         return create(lake, spec)
 
-    def another_follows(
-        lake: PipelineTables, table: str, changes: Sequence[Add], contract: Contract, place: Position
-    ) -> tuple[TableState, Plan]:
+    def another_changes(lake: PipelineTables, place: Position, changes: Sequence[Add]) -> tuple[TableState, Plan]:
         if [each.column.name for each in changes] == ["late"]:
             came_first.append("the column")
             (late,) = changes
-            follow(lake, table, [replace(late, column=replace(late.column, type="struct<a: long>"))])
-        return follow(lake, table, changes, contract, place)
+            change(lake, place.table, [replace(late, column=replace(late.column, type="struct<a: long>"))])
+        return change(lake, place, changes)
 
     monkeypatch.setattr(PipelineTables, "create", another_creates)
-    monkeypatch.setattr(PipelineTables, "follow", another_follows)
+    monkeypatch.setattr(PipelineTables, "change", another_changes)
     table = {"table": "all", **({"contract": contract} if contract else {})}
     bench_settings = settings(bench, topic, table, max_records=2)
     produce(bench.broker, topic, [(None, event(0, item={"id": 7})), (None, event(1, item={"id": 8}))])

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from lakehouse_ingest.operations.verify.streams import prove, report
-from lakehouse_ingest.pipeline import effects, reporting
-from lakehouse_ingest.pipeline.effects import on_spark
+from lakehouse_ingest.pipeline import reporting
+from lakehouse_ingest.pipeline.effects import OnSpark
 from lakehouse_ingest.pipeline.passes import Tasks
 from lakehouse_ingest.pipeline.task import Receipt, Work
 from lakehouse_ingest.stages.sources import of_stream
@@ -69,14 +68,13 @@ class Meddler:
     outages: list[Fault] = field(default_factory=list)
     neighbours: list[int] = field(default_factory=list)  # bytes
 
-    def on_spark(self, spark: SparkSession, work: Work, tasks: Tasks) -> Sequence[Receipt]:
+    def before(self, work: Work) -> None:
         if work.only is None:  # the batch's first pass
             self.batches += 1
             if self.batches == 2:  # until a start has ended by it
                 self.outages.append(self.proxy.fail(503, method="GET", path=rf"/tables/{self.topic}$", times=10_000))
             if self.batches == 3:  # between our look at the table and our commit
                 self._commit()
-        return on_spark(spark, work, tasks)
 
     def _commit(self) -> None:
         table = self.bench.table(f"ns_{self.topic}.{self.topic}")
@@ -96,6 +94,11 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
     create_topic(bench.broker, topic, 2)
     proxy = Faulty(bench.uri)
     meddler = Meddler(bench, proxy, topic)
+    write = OnSpark.write
+
+    def meddled(on_spark: OnSpark, work: Work, tasks: Tasks) -> Sequence[Receipt]:
+        meddler.before(work)
+        return write(on_spark, work, tasks)
 
     def has_landed(count: int) -> bool:
         if seen.total("lakehouse.restarts"):
@@ -109,7 +112,7 @@ def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
         Prometheus(tmp_path, {"lakehouse-ingest": target}) as prometheus,
     ):
         _discard(bench, "thrown_away", seen)
-        monkeypatch.setattr(effects, "on_spark", meddler.on_spark)
+        monkeypatch.setattr(OnSpark, "write", meddled)
         at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
         settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "keep_for": 0, "batch_every": 0})
         proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lakehouse_ingest.environment.spark_errors import sentence
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
-from lakehouse_ingest.pipeline.effects import on_spark
+from lakehouse_ingest.pipeline.effects import OnSpark
 from lakehouse_ingest.pipeline.task import Work
 from lakehouse_ingest.settings import Settings, SourceSettings, StreamSettings, load_settings
 from lakehouse_ingest.stages.records import Share
@@ -128,14 +128,15 @@ def lands(bench: Bench, settings: Settings) -> None:
 def test_no_secret_is_shown(bench: Bench, secured: Secured, filled: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Neither in what a task is and says, nor in how it fails, nor in what Spark says of either."""
     shares = [[Share(filled, 0, 99, 100)]]  # there are not so many
+    effects = OnSpark(cast("Any", None), bench.spark)
     for way in (login(secured), certificate(secured), token(secured)):
         settings = SourceSettings.model_validate(way)
         stream = bench.settings(filled, source=way).streams[0]
         work = Work("pipeline", 1, 0, stream, Kafka(settings, (filled,)).reader("group", 1), {}, None)
-        (receipt,) = on_spark(bench.spark, work, shares)
+        (receipt,) = effects.write(work, shares)
         assert isinstance(receipt.error, TryAgain), receipt
         with pytest.raises(Py4JJavaError) as failure:  # a bug in a task
-            on_spark(bench.spark, replace(work, stream=cast("StreamSettings", None)), shares)
+            effects.write(replace(work, stream=cast("StreamSettings", None)), shares)
         shown = [repr(settings), repr(work), repr(receipt), str(receipt.error), str(failure.value)]
         shown += [str(bench.spark.sparkContext.getConf().getAll()), sentence(failure.value), *capfd.readouterr()]
         assert any("NoneType" in text for text in shown)

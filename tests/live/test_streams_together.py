@@ -106,11 +106,12 @@ def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: i
     first.create(TableSpec(name, (Column("n", "long"),)))
 
     def append(number: int, lake: PipelineTables) -> None:
-        epoch, place = lake.claim(name, ())
+        place, _ = lake.claim(name, ())
+        epoch = place.epoch
         for batch in range(rounds):
             done = {("t", number): batch + 1}
             mark = Mark(Token(f"s{number}", 1, epoch, batch), SourceIdentity(), {}, done, done)
-            place = lake.append(place, [{"n": number}], mark, {})
+            place = lake.publication.append(place, [{"n": number}], mark, {})
             assert place.held == done
 
     with ThreadPoolExecutor(streams) as threads:

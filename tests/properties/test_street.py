@@ -145,17 +145,21 @@ class MortalEffects:
         self._real = real
         return self
 
+    @property
+    def tables(self) -> "MortalEffects":
+        return self
+
     def create(self, spec: TableSpec) -> TableState:
-        return self._effect("create", spec.name, lambda: self._real.create(spec))
+        return self._effect("create", spec.name, lambda: self._real.tables.create(spec))
 
     def change(self, place: Position, changes: Sequence[Evolution]) -> tuple[TableState, Plan]:
-        return self._effect("add columns to", place.table, lambda: self._real.change(place, changes))
+        return self._effect("add columns to", place.table, lambda: self._real.tables.change(place, changes))
 
     def lay_out(self, place: Position, partitions: Sequence[Partition]) -> tuple[TableState, list[str]]:
-        return self._effect("lay out", place.table, lambda: self._real.lay_out(place, partitions))
+        return self._effect("lay out", place.table, lambda: self._real.tables.lay_out(place, partitions))
 
     def set_properties(self, place: Position, properties: Mapping[str, str]) -> None:
-        self._real.set_properties(place, properties)
+        self._real.tables.set_properties(place, properties)
 
     def prove(self, log: TableState) -> Mapping[str, str]:
         del log  # each world would try this catalog again; tests/faults/test_lax_catalog.py tries others
@@ -165,14 +169,14 @@ class MortalEffects:
         return self._real.move_up(place)
 
     def claim(self, first: str, others: Sequence[str]) -> tuple[Position, TableState]:
-        return self._effect("open", first, lambda: self._real.claim(first, others))
+        return self._effect("open", first, lambda: self._real.tables.claim(first, others))
 
     def open(self, table: str, epoch: int) -> Position:
-        return self._effect("open", table, lambda: self._real.open(table, epoch))
+        return self._effect("open", table, lambda: self._real.tables.open(table, epoch))
 
     def register(self, record: Position, tables: Mapping[str, Registered]) -> None:
         if tables:
-            self._effect("register", record.table, lambda: self._real.register(record, tables))
+            self._effect("register", record.table, lambda: self._real.tables.register(record, tables))
 
     def write(self, work: Work, tasks: Sequence[Sequence[Share]]) -> Sequence[Receipt]:
         """Here, and not on Spark: what goes into a task and comes out of it is pickled all the same."""

@@ -16,7 +16,7 @@ import catalog
 from lakehouse_ingest.errors import LONGEST, LakehouseError, NeedsOperator, SettingsRefused, fitted
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.operations.check import _tables
-from lakehouse_ingest.pipeline.effects import ChangesTables, Effects
+from lakehouse_ingest.pipeline.effects import Effects
 from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.retry import RetryBudget
@@ -85,7 +85,7 @@ def test_what_is_no_table_that_can_be_used(found: str) -> None:
         lambda lake: lake.find(NAME),
         lambda lake: lake.create(SPEC),
         lambda lake: lake.pin(NAME),
-        lambda lake: lake.tell(NAME, {"a": "b"}),
+        lambda lake: lake.set_properties(NAME, {"a": "b"}),
         lambda lake: _tables(settings(), lake),
     ]
     with lake_with(bodies) as lake:
@@ -131,7 +131,7 @@ def test_a_view_where_a_table_is_expected() -> None:
             _tables(settings(), lake)
         with pytest.raises(SettingsRefused, match=said):
             tables(lake, "sensors")
-        found = tables(lake, "{type}").at(Route(0, "", "sensors"))
+        (found,) = tables(lake, "{type}").at(Route(0, "", "sensors"))
         assert found == Refusal(Reason.NAME_TAKEN, said)
 
 
@@ -180,7 +180,8 @@ def test_where_nothing_may_be_made_what_is_missing_is_refused_by_the_setting() -
         assert str(told.value) == said.format("namespace iot")
         assert lake.create(replace(SPEC, name="iot.others")).name == "iot.others"
         of_records = tables(lake, "{type}")
-        assert of_records.at(Route(0, "", "sensors")) == Refusal(Reason.NO_TABLE, said.format(f"table {NAME}"))
+        refused = Refusal(Reason.NO_TABLE, said.format(f"table {NAME}"))
+        assert of_records.at(Route(0, "", "sensors")) == [refused]
         assert not of_records.keepers
     with lake_with({}) as lake:
         lake.need(NAME)
@@ -225,8 +226,7 @@ def test_who_makes_a_topic_ends_no_stream_that_may_not_make_its_table(
 
 def as_effects(lake: PipelineTables) -> Effects:
     """Of a start that ends before its first batch."""
-    found: Any = ChangesTables(lake)
-    return cast("Effects", found)
+    return cast("Effects", SimpleNamespace(tables=lake))
 
 
 def test_who_is_not_known_is_not_told_of_namespaces() -> None:
@@ -254,7 +254,7 @@ def tables(lake: PipelineTables, template: str) -> StreamTables:
     stream = {"topics": ["t"], "type_from": "key", "tables": [{"table": template}]}
     return StreamTables(
         lake,
-        as_effects(lake),
+        lake,
         Settings.model_validate({"name": "plant", "streams": [stream]}).streams[0],
         "iot",
         cast("Any", SimpleNamespace(place=None)),  # the batch log, to which nothing is written here

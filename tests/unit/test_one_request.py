@@ -16,20 +16,13 @@ from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.keys import SETTINGS, TOKEN
 from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.records import SourceIdentity, Token
-from lakehouse_ingest.tables.landing import (
-    BatchFiles,
-    OneCommit,
-    OneCommitDirect,
-    OneRequest,
-    RowsToWriteAgain,
-)
 from lakehouse_ingest.tables.position import Position
+from lakehouse_ingest.tables.publishing import WAYS, BatchFiles, OnBranch, Publication, RowsToWriteAgain
 from lakehouse_ingest.tables.turns import Turns
 from tests.services.landings import LandingBench, doubled, without_waiting
 from tests.services.troubled import Troubled, behind, cut, passed
 
 BRANCH = "ingest_plant_1"
-WAYS: dict[str, type[OneRequest]] = {"branch": OneCommit, "direct": OneCommitDirect}
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ class Start:
     """One start of a pipeline at one table; batch n brings row n."""
 
     bench: LandingBench
-    way: OneRequest
+    way: Publication
     epoch: int
     place: Position
     told: list[str]
@@ -311,7 +304,7 @@ class TestFence:
     def test_of_an_idle_table_is_moved_up(self, bench: LandingBench, start: Start) -> None:
         start.land(1)
         bench.compact()
-        assert isinstance(start.way, OneCommit)
+        assert isinstance(start.way, OnBranch)
         start.place = start.way.move_up(start.place)
         assert bench.refs()[BRANCH] == bench.state().main == start.place.fence
         start.land(2)
@@ -320,7 +313,7 @@ class TestFence:
     def test_is_not_moved_up_by_an_older_start(self, bench: LandingBench, start: Start) -> None:
         Process(bench).start(2)
         bench.append(7)
-        assert isinstance(start.way, OneCommit)
+        assert isinstance(start.way, OnBranch)
         with pytest.raises(Superseded):
             start.way.move_up(start.place)
 
@@ -330,7 +323,7 @@ class TestFence:
         assert before
         start.land(1)
         bench.roll_back(before)
-        assert isinstance(start.way, OneCommit)
+        assert isinstance(start.way, OnBranch)
         with pytest.raises(TableChanged):
             start.way.move_up(start.place)
         assert bench.refs()[BRANCH] == start.place.main
@@ -439,7 +432,7 @@ class Scenario:
         return True
 
     def _idle(self, start: Start) -> None:
-        assert isinstance(start.way, OneCommit)
+        assert isinstance(start.way, OnBranch)
         try:
             start.place = start.way.move_up(start.place)
         except LakehouseError:

@@ -22,7 +22,7 @@ from lakehouse_ingest.stages.sources import Source
 from lakehouse_ingest.stages.tally import LANDED, Tally
 from lakehouse_ingest.tables import Position, TableState
 from lakehouse_ingest.tables.effects import Landing
-from lakehouse_ingest.tables.landing import OneCommit
+from lakehouse_ingest.tables.publishing import OnBranch
 
 # -- topics -----------------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ def state(*summaries: Mapping[str, str], cut: bool = False, refs: Mapping[str, i
 
 
 # Of a state that somebody else has loaded: no catalog is asked.
-WAY = OneCommit(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
+WAY = OnBranch(cast("Any", None), PIPELINE, lambda _table, _attempt, _error: None)
 PLACE = Position(TABLE, OURS, 1, mark(UP_TO_NINE), to_summary(mark(UP_TO_NINE), {}), known=True, uuid=UUID)
 MARKED = to_summary(mark(UP_TO_NINE), {})
 BACK = to_summary(mark(UP_TO_FIVE, batch=-1), {})

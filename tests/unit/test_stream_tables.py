@@ -62,7 +62,7 @@ def test_a_table_with_rows_of_ours_is_begun_with_however_many_there_are() -> Non
 
 
 def test_one_more_than_the_stream_may_feed_is_refused() -> None:
-    found = full({}, landed=False).at(TO_SENSORS)
+    (found,) = full({}, landed=False).at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES
 
@@ -80,21 +80,18 @@ def test_a_table_that_may_not_be_made_is_asked_for_once_in_a_while(monkeypatch: 
     monkeypatch.setattr(stream_tables, "monotonic", lambda: now)
     tables = fed_from(find=find, creates=False, has_landed_in=lambda _: False)
     asked.clear()
-    first, other, beyond = (tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept"))
+    routes = [Route(0, "", kind) for kind in ("sensors", "other", "beyond what is kept")]
+    (first,), (other,), (beyond,) = (tables.at(route) for route in routes)
     assert isinstance(first, Refusal)
     assert first.reason is Reason.NO_TABLE
     assert "no table iot.sensors, and it may not be made" in first.detail
     assert asked == ["iot.sensors", "iot.other", "iot.beyond_what_is_kept"]
     there["iot.sensors"] = table_of((Column("id", "long"),))
     now += REFUSED_S - 1
-    assert [tables.at(Route(0, "", kind)) for kind in ("sensors", "other", "beyond what is kept")] == [
-        first,
-        other,
-        beyond,
-    ]
+    assert tables.at(*routes) == [first, other, beyond]
     assert asked[3:] == ["iot.beyond_what_is_kept"]
     now += 1
-    found = tables.at(TO_SENSORS)
+    (found,) = tables.at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES  # it is there by now, and one more than the stream may feed
 
@@ -109,13 +106,13 @@ def test_a_name_that_was_taken_is_asked_for_again(monkeypatch: pytest.MonkeyPatc
         creates=True,
         has_landed_in=lambda _: False,
     )
-    taken = tables.at(TO_SENSORS)
+    (taken,) = tables.at(TO_SENSORS)
     assert isinstance(taken, Refusal)
     assert taken.reason is Reason.NAME_TAKEN
     there["iot.sensors"] = table_of(())
-    assert tables.at(TO_SENSORS) is taken
+    assert tables.at(TO_SENSORS)[0] is taken
     now += REFUSED_S
-    found = tables.at(TO_SENSORS)
+    (found,) = tables.at(TO_SENSORS)
     assert isinstance(found, Refusal)
     assert found.reason is Reason.TOO_MANY_TABLES  # the name is free by now, and one more than the stream may feed
 
@@ -151,7 +148,7 @@ def test_of_routes_beyond_those_that_are_asked_for_it_is_said_what_would_help() 
 def test_a_table_is_registered_before_the_tasks_that_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is there and empty at the first start brings no news; the batch log has to know of it all the same."""
     told: list[dict[str, Registered]] = []
-    lake = cast("Any", MagicMock(tell=lambda _, properties, _place: told.append(properties)))
+    lake = cast("Any", MagicMock(set_properties=lambda _, properties: told.append(properties)))
     lake.register = partial(PipelineTables.register, lake)
     tables = fed_from(register=lake.register)
     place = Position("iot.sensors", "branch", 1, None, {}, known=True, uuid="u")

@@ -162,7 +162,7 @@ def _value(parts: dict[str, str], path: Sequence[str]) -> Any:
 def _applied(promotion: Promotion) -> Promotion:
     lake, table = promotion.lake, promotion.table
     if promotion.added:
-        _, plan = lake.follow(table, [Add(".".join(promotion.column[:-1]), promotion.added)])
+        _, plan = lake.change(table, [Add(".".join(promotion.column[:-1]), promotion.added)])
         if plan.refusals:
             raise SettingsRefused(f"{table} takes no such column: {plan.refusals[0]}")
     arrow, total = arrow_type(promotion.iceberg), 0
