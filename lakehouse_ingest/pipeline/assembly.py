@@ -23,7 +23,7 @@ from lakehouse_ingest.pipeline.effects import workers_starting
 from lakehouse_ingest.pipeline.memory import refuse_too_little
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
-from lakehouse_ingest.schema import declared, layout
+from lakehouse_ingest.schema import layout, table_plans
 from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.settings.named_code import refuse_code
 from lakehouse_ingest.settings.secret_words import without_login
@@ -119,7 +119,7 @@ def refuse_early(settings: Settings, *, allow_code: bool) -> list[Transform | No
         source(settings.source, stream.topics)
         formats.chosen(stream.format)
         for table in stream.tables:
-            declared.plan_from_settings(table.table, table)
+            table_plans.plan_from_settings(table.table, table)
             layout.partitions_of(table)
     return [transforms.chosen(stream, allow_code=allow_code) for stream in settings.streams]
 

@@ -9,7 +9,7 @@ from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import TOPIC, TYPE
 from lakehouse_ingest.records import Reason
-from lakehouse_ingest.schema import declared, layout, names
+from lakehouse_ingest.schema import layout, names, table_plans
 from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.routing import SEPARATOR, Route
 from lakehouse_ingest.tables import PipelineTables, Position, Registered, TableState, unmade
@@ -50,7 +50,7 @@ class StreamTables:
     def __post_init__(self) -> None:
         """Refuse now what can be refused without any record."""
         for entry in self.stream.tables:
-            declared.plan_from_settings(entry.table, entry)
+            table_plans.plan_from_settings(entry.table, entry)
             layout.partitions_of(entry)
         fixed = [Route(number) for number, entry in enumerate(self.stream.tables) if "{" not in entry.table]
         self.at(*fixed, *self._earlier_routes())

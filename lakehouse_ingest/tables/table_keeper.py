@@ -8,15 +8,15 @@ from catalog import TableFiles
 from lakehouse_ingest.errors import SettingsRefused, TableChanged, TryAgain
 from lakehouse_ingest.fail_points import FailPoint, reached
 from lakehouse_ingest.ledger.keys import EVENT_TIME_FIELD
-from lakehouse_ingest.schema import declared, existing, layout
+from lakehouse_ingest.schema import layout, table_plans
 from lakehouse_ingest.schema.column_types import width
 from lakehouse_ingest.schema.columns import EVENT_TIME, TOO_MANY, TOO_MANY_NEW, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import contract_of
 from lakehouse_ingest.schema.layout import FileOptions
-from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.planning.growth import new_fields
 from lakehouse_ingest.schema.planning.widening import outgrown
 from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.schema.table_plans import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.plans import Following, RoutePlan
 from lakehouse_ingest.tables import (
@@ -156,7 +156,7 @@ class TableKeeper:
         """The plan from the first records, and the table to create: None if the records do not say enough or fit."""
         try:
             planned = plan_from_seen(self.name, self.settings, seen.fields, refuse_names=self.refuse_names)
-            return planned, declared.spec(planned.plan, self.settings) if planned.settled else None
+            return planned, table_plans.spec(planned.plan, self.settings) if planned.settled else None
         except SettingsRefused as refusal:
             # Settings that are wrong for any record were refused at the start. These are wrong for these records only,
             # and whoever sends records must not be able to stop a pipeline.
@@ -168,9 +168,9 @@ class TableKeeper:
         self._take(state)
         assert self._plan is not None
         place = place or self._opened()  # only who has opened a table may change it
-        if added := existing.additions(state, self._plan.plan, self.settings):
+        if added := table_plans.additions(state, self._plan.plan, self.settings):
             if EVENT_TIME_FIELD not in state.properties:
-                self.effects.set_properties(place, declared.event_time_of(self._plan.plan))
+                self.effects.set_properties(place, table_plans.event_time_of(self._plan.plan))
             self._follow(place, added)
         if lies_otherwise:
             self._lay_out(place)
@@ -195,7 +195,7 @@ class TableKeeper:
     def _take(self, state: TableState) -> None:
         refused = self._plan.refused if self._plan else ()
         self._schema = state.schema_id
-        self._plan = Planned(existing.plan_that_stands(state, self.settings), refused=refused)
+        self._plan = Planned(table_plans.plan_that_stands(state, self.settings), refused=refused)
         if self.landing:
             self.landing.place = replace(self.landing.place, schema=state.schema_id)
             self.landing.load(self._files())

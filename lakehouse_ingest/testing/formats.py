@@ -12,8 +12,8 @@ import pyarrow as pa
 from lakehouse_ingest.records import RESCUED, SOURCE, Reason
 from lakehouse_ingest.schema.arrow_types import wire_type
 from lakehouse_ingest.schema.columns import EVENT_TIME, Aside, ColumnPlan, RefusedField, TablePlan, declared
-from lakehouse_ingest.schema.planning.first_batch import wanted_columns
 from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.schema.table_plans import wanted_columns
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import ColumnarFormat, Format, chosen
 from lakehouse_ingest.stages.plans import RoutePlan

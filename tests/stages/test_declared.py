@@ -12,7 +12,7 @@ from lakehouse_ingest.records import FAULT, RECORD, SOURCE
 from lakehouse_ingest.schema.arrow_types import arrow_type, wire_type
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, declared, from_table, named
 from lakehouse_ingest.schema.contract import aside_of
-from lakehouse_ingest.schema.declared import plan_from_settings
+from lakehouse_ingest.schema.table_plans import plan_from_settings
 from lakehouse_ingest.settings import TableSettings
 
 TIME = pa.timestamp("us", "UTC")

@@ -16,12 +16,17 @@ from lakehouse_ingest.records import FAULT, RECORD, RESCUED, SOURCE
 from lakehouse_ingest.schema import seen as seen_module
 from lakehouse_ingest.schema.columns import EVENT_TIME, HINTED, MEETS, TOO_MANY, RefusedField, TablePlan, declared
 from lakehouse_ingest.schema.contract import aside_of
-from lakehouse_ingest.schema.declared import spec
-from lakehouse_ingest.schema.existing import plan_from_table, plan_that_stands
 from lakehouse_ingest.schema.names import readable
-from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.planning.inference import column_type, unit_of
 from lakehouse_ingest.schema.seen import SeenValues
+from lakehouse_ingest.schema.table_plans import (
+    Planned,
+    first_fields,
+    plan_from_seen,
+    plan_from_table,
+    plan_that_stands,
+    spec,
+)
 from lakehouse_ingest.settings import TableSettings
 from tests.services.seen_fields import fields_in, value_of
 

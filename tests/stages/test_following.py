@@ -10,12 +10,10 @@ from catalog import Add, evolved
 from lakehouse_ingest.records import SOURCE
 from lakehouse_ingest.schema.columns import EVENT_TIME, ColumnPlan, RefusedField, TablePlan
 from lakehouse_ingest.schema.contract import aside_of, contract_of
-from lakehouse_ingest.schema.declared import spec
-from lakehouse_ingest.schema.existing import plan_that_stands
-from lakehouse_ingest.schema.planning.first_batch import first_fields
 from lakehouse_ingest.schema.planning.growth import new_fields
 from lakehouse_ingest.schema.planning.widening import outgrown
 from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.schema.table_plans import first_fields, plan_that_stands, spec
 from lakehouse_ingest.schema.values import Real, Tree
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.fitting import Fitter

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lakehouse_ingest.records import FAULT, RECORD, SOURCE, Reason
 from lakehouse_ingest.schema.columns import EVENT_TIME, MEETS, NO_NAME, TOO_MANY, ColumnPlan, RefusedField, TablePlan
-from lakehouse_ingest.schema.planning.first_batch import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.schema.seen import SeenFields
+from lakehouse_ingest.schema.table_plans import Planned, first_fields, plan_from_seen
 from lakehouse_ingest.settings import TableSettings
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.stages.formats.json_object import tree

@@ -12,8 +12,8 @@ import typer
 import catalog
 from lakehouse_ingest.cli.app import app
 from lakehouse_ingest.ledger import marks
-from lakehouse_ingest.schema.declared import plan_from_settings
 from lakehouse_ingest.schema.layout import partitions_of
+from lakehouse_ingest.schema.table_plans import plan_from_settings
 from lakehouse_ingest.settings import Settings, load_settings, reference
 from lakehouse_ingest.settings.named_code import ASKED_FOR
 from tests.services.pages import ROOT, Page, pages

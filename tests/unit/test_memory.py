@@ -19,8 +19,8 @@ from lakehouse_ingest.observe.watch import Event, Watch
 from lakehouse_ingest.pipeline import task
 from lakehouse_ingest.pipeline.memory import DRIVER, MIB, PER_TASK, bytes_of, refuse_too_little
 from lakehouse_ingest.pipeline.task import RouteWork, Work, do
-from lakehouse_ingest.schema import declared
-from lakehouse_ingest.schema.planning.first_batch import plan_from_seen
+from lakehouse_ingest.schema import table_plans
+from lakehouse_ingest.schema.table_plans import plan_from_seen
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.plans import RoutePlan
 from lakehouse_ingest.stages.records import RECORD_SCHEMA, Records, Share
@@ -77,7 +77,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Work:
     for number in range(TYPES):
         name = f"ns.kind_{number}"
         plan = plan_from_seen(name, settings.tables[0], {}).plan
-        create_table(client, declared.spec(plan, settings.tables[0]))
+        create_table(client, table_plans.spec(plan, settings.tables[0]))
         routes[Route(0, "", f"kind_{number}")] = RouteWork(RoutePlan(plan), table_files(client, name))
     return Work("plant", 1, 0, settings, cast("Any", Watched([], [])), routes, None)
 

@@ -7,8 +7,8 @@ import pytest
 from catalog import Column, Partition
 from lakehouse_ingest.errors import LONGEST as LONGEST_SENTENCE
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TableChanged
-from lakehouse_ingest.schema import existing, layout
-from lakehouse_ingest.schema.declared import plan_from_settings
+from lakehouse_ingest.schema import layout, table_plans
+from lakehouse_ingest.schema.table_plans import plan_from_settings
 from lakehouse_ingest.settings import TableSettings
 from tests.services.schemas import table_of
 
@@ -50,7 +50,7 @@ def test_what_is_no_chain_from_the_year_on_is_refused(written: list[str]) -> Non
 @pytest.mark.parametrize("kind", ["uuid", "time", "fixed[4]", "struct<at: time>", "list<timestamptz_ns>"])
 def test_a_type_that_is_not_written_from_here_is_refused(kind: str) -> None:
     with pytest.raises(TableChanged, match=r"the column id of n\.t is .*, a type that this program does not write"):
-        existing.plan_from_table(table_of((Column("id", kind),)), settings(event_time_unit="ms"))
+        table_plans.plan_from_table(table_of((Column("id", kind),)), settings(event_time_unit="ms"))
 
 
 @pytest.mark.parametrize(
@@ -68,21 +68,21 @@ def test_what_needs_a_value_within_is_refused(kind: str, needs: bool) -> None:  
     there, wanted = table_of((Column("place", kind, required=True),)), settings(event_time_unit="ms")
     if needs:
         with pytest.raises(TableChanged, match=r"the column place of .* has required fields inside"):
-            existing.plan_from_table(there, wanted)
+            table_plans.plan_from_table(there, wanted)
     else:
-        plan = existing.plan_from_table(there, wanted)
+        plan = table_plans.plan_from_table(there, wanted)
         assert plan
         assert plan.columns[0].required
 
 
 def test_a_table_whose_partition_has_the_name_of_a_column_of_ours_is_refused() -> None:
     state = table_of((Column("ts", "timestamptz"),), former=(Partition("ts", "day", "event_time"),))
-    plan = existing.plan_from_table(state, settings(event_time_unit="ms"))
+    plan = table_plans.plan_from_table(state, settings(event_time_unit="ms"))
     assert plan
     with pytest.raises(
         TableChanged, match=r"n\.t needs a column event_time, .* a partition field of that name"
     ) as told:
-        existing.additions(state, plan, settings("ts"))
+        table_plans.additions(state, plan, settings("ts"))
     assert len(str(told.value)) <= LONGEST_SENTENCE
 
 

@@ -23,8 +23,7 @@ from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.task import Receipt, RouteWork, Work, do, first_of
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.columns import TablePlan
-from lakehouse_ingest.schema.declared import plan_from_settings, spec
-from lakehouse_ingest.schema.existing import plan_that_stands
+from lakehouse_ingest.schema.table_plans import plan_from_settings, plan_that_stands, spec
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.stages.plans import RoutePlan

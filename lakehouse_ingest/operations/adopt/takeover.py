@@ -18,7 +18,7 @@ from lakehouse_ingest.records import Offsets, SourceIdentity, TopicPartition
 from lakehouse_ingest.resume import decision
 from lakehouse_ingest.resume.decision import Decision, DecisionKind
 from lakehouse_ingest.resume.new_topics import beginning
-from lakehouse_ingest.schema import existing, layout, names
+from lakehouse_ingest.schema import layout, names, table_plans
 from lakehouse_ingest.schema.layout import FileOptions
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages import sources
@@ -193,8 +193,8 @@ def _tables_of(
                 yield AdoptedTable(name)
                 continue
             layout.lies_otherwise(state, entry)
-            plan = existing.plan_that_stands(state, entry)
-            adds = [each.column.name for each in existing.additions(state, plan, entry)]
+            plan = table_plans.plan_that_stands(state, entry)
+            adds = [each.column.name for each in table_plans.additions(state, plan, entry)]
             yield AdoptedTable(name, state, topic, adds)
 
 

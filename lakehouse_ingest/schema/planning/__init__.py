@@ -1,1 +1,1 @@
-"""Plan columns from what was seen in records: for a new table, and for one that the records have outgrown."""
+"""Plan columns from what was seen in records: their types, and more of them for a table that has outgrown its own."""

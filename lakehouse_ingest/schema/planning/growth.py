@@ -16,10 +16,10 @@ from lakehouse_ingest.schema.columns import (
     TablePlan,
 )
 from lakehouse_ingest.schema.contract import contract_of
-from lakehouse_ingest.schema.planning.first_batch import named_columns, wanted_columns
 from lakehouse_ingest.schema.planning.inference import JSON_TEXT, column_type
 from lakehouse_ingest.schema.planning.nested import NewField, Where, beyond_hints, new_within
 from lakehouse_ingest.schema.seen import SeenValues
+from lakehouse_ingest.schema.table_plans import named_columns, wanted_columns
 from lakehouse_ingest.settings import TableSettings
 
 
