@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TI
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.stages.records import RECORD_SCHEMA
-from lakehouse_ingest.stages.sources.kafka.record_batches import (
+from lakehouse_ingest.stages.sources.kafka.reader import (
     FIRST_MS,
     LAST_MS,
     record_batch,
