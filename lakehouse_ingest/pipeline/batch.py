@@ -37,7 +37,7 @@ from lakehouse_ingest.resume.start import Opened
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.stages.accounting import one_in
-from lakehouse_ingest.stages.already_landed import held_in
+from lakehouse_ingest.stages.routing import held_in
 from lakehouse_ingest.stages.sources import Reader
 from lakehouse_ingest.stages.sources.shares import PER_TASK, shares
 from lakehouse_ingest.stages.transforms import Transform

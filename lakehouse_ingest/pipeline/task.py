@@ -25,12 +25,11 @@ from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages import dead_letters, routing
 from lakehouse_ingest.stages.accounting import Count
-from lakehouse_ingest.stages.already_landed import Held, without
 from lakehouse_ingest.stages.dead_letters import Sample
 from lakehouse_ingest.stages.formats import Format, chosen
 from lakehouse_ingest.stages.plans import RoutePlan
 from lakehouse_ingest.stages.records import Fault, Faults, Records, Share
-from lakehouse_ingest.stages.routing import NOT_KEPT, Route, Routed, Router, Way
+from lakehouse_ingest.stages.routing import NOT_KEPT, Held, Route, Routed, Router, Way, without
 from lakehouse_ingest.stages.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.sources import Reader
 from lakehouse_ingest.stages.tally import FILTERED, TRIMMED
@@ -216,7 +215,9 @@ class _Task:
             with self._stage("transform"):
                 decoded, filtered = Transformer(self._work.transform, work.plan.plan.columns).applied(decoded)
         with self._stage("shape"):
-            made = whole(builder.shaped(decoded))
+            made = builder.shaped(decoded)
+            if self._work.transform:
+                made = whole(made)
         if made.news:
             part.news = part.news or SeenFields(work.first)
             for tree in made.news.values():

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from lakehouse_ingest.errors import TableChanged, TryAgain
 from lakehouse_ingest.ledger.bitmaps import bitmap_of
 from lakehouse_ingest.records import SOURCE, Offsets
-from lakehouse_ingest.stages.already_landed import Held
+from lakehouse_ingest.stages.routing import Held
 from lakehouse_ingest.tables import Pinned, PipelineTables
 
 OFFSET = f"{SOURCE}.offset"

@@ -1,23 +1,29 @@
-"""Chooses the table of each record by its topic and its type. A record that no entry takes has a fault.
+"""Which records go where: those that a table holds already go nowhere, and all others to the table of their route.
 
-Python looks at each distinct type of a chunk once. The records themselves are only sorted and sliced, in Arrow.
+A start looks once for the coordinates of the records of an interrupted batch. A task gets the sets of its own shares
+only, and leaves these records out.
+
+The table of a record is chosen by its topic and its type. A record that no entry takes has a fault. Python looks at
+each distinct type of a chunk once. The records themselves are only sorted and sliced, in Arrow.
 """
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from lakehouse_ingest.errors import SettingsRefused
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.settings import StreamSettings, TableSettings
 from lakehouse_ingest.stages.formats import Format
-from lakehouse_ingest.stages.records import Fault, Faults, Records
+from lakehouse_ingest.stages.records import Fault, Faults, Records, Share
 
 STAGE = "route"
 NOT_KEPT: Final = "not kept"  # the route of records that `keep_types` filters out
@@ -26,6 +32,38 @@ LONGEST_TYPE = 255  # characters
 SHOWN = 60  # characters of a type in the detail of a fault
 UTF8_MOST = 4  # bytes of a character
 NO_ENTRY = "no entry of `streams.tables` takes the topic"
+
+
+Held = Mapping[tuple[str, int], BitMap64]
+"""The offsets that the tables hold at and beyond the start, by log and partition."""
+
+
+def held_in(held: Held, shares: Iterable[Share]) -> Held:
+    """Only the offsets of these shares: little to send to a task, even if a topic is read again from its beginning."""
+    found: dict[tuple[str, int], BitMap64] = {}
+    for share in shares:
+        at = (share.log, share.partition)
+        if at in held and (part := held[at] & BitMap64(range(share.start, share.end))):
+            found[at] = found.get(at, BitMap64()) | part
+    return found
+
+
+def without(records: Records, held: Held) -> tuple[pa.UInt64Array, int]:
+    """The numbers of the rows that no table holds yet, and how many are trimmed."""
+    every, known = row_numbers(len(records)), held.get((records.log, records.partition))
+    if known is None or not len(records):
+        return every, 0
+    offsets = records.rows["offset"]
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    there = (known & BitMap64(range(first, last + 1))).to_array()
+    if not there:
+        return every, 0
+    known_here = pa.Array.from_buffers(pa.uint64(), len(there), [None, pa.py_buffer(array("Q", there))])
+    kept = pc.indices_nonzero(pc.invert(pc.is_in(offsets.cast(pa.uint64()), known_here)))
+    return kept, len(records) - len(kept)
+
+
+# -- routes -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

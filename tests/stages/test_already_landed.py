@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from lakehouse_ingest.stages.already_landed import held_in, without
 from lakehouse_ingest.stages.records import Share
+from lakehouse_ingest.stages.routing import held_in, without
 from tests.stages.making import records_of
 
 BIG = 2**40
