@@ -28,7 +28,7 @@ from lakehouse_ingest.observe.events import (
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.pipeline.group_offsets import GroupOffsets
 from lakehouse_ingest.pipeline.reporting import BatchReports
-from lakehouse_ingest.pipeline.task import Receipt, Work, do_nothing, on_worker
+from lakehouse_ingest.pipeline.task import Receipt, Work, attempt_number, do, do_nothing
 from lakehouse_ingest.records import Offsets, Token
 from lakehouse_ingest.settings import Settings, StreamSettings
 from lakehouse_ingest.stages.records import Share
@@ -73,7 +73,7 @@ class OnSpark:
         """Run a task for each list of shares, in one Spark job without a shuffle."""
         numbered = list(enumerate(tasks))
         job = self.spark.sparkContext.parallelize(numbered, len(numbered))
-        return job.map(lambda task: on_worker(work, *task)).collect()
+        return job.map(lambda task: do(work, task[0], attempt_number(), task[1])).collect()
 
 
 @dataclass

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -102,23 +103,30 @@ class Receipt:
     error: LakehouseError | None = None
 
 
-def on_worker(work: Work, task: int, shares: Sequence[Share]) -> Receipt:
-    """What Spark calls. It is here because a worker imports the module of what it calls, and has imported this one."""
+def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
+    """Read the shares. An outage, and what a person must fix, is in the receipt: Spark would keep only its text."""
+    try:
+        with explained(), _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)) as running:
+            received = {share: Count(share, work.one_in) for share in shares}
+            of = {(share.topic, share.partition): share for share in shares}
+            for records in running.read(shares):
+                share = of[records.topic, records.partition]
+                received[share].read(records)
+                running.take(share, received[share], records)
+            return running.receipt(task, received)
+    except LakehouseError as error:
+        return Receipt(task, error=error)
+
+
+# Spark calls these on a worker. They are here because a worker imports the module of what it calls, and has this one.
+def attempt_number() -> int:
+    """How often Spark has begun this task before."""
     context = TaskContext.get()
-    return do(work, task, context.attemptNumber() if context else 0, shares)
+    return context.attemptNumber() if context else 0
 
 
 def do_nothing(_: int) -> None:
     """To be called by a worker that is only to start."""
-
-
-def do(work: Work, task: int, attempt: int, shares: Sequence[Share]) -> Receipt:
-    """Read the shares. An outage, and what a person must fix, is in the receipt: Spark would keep only its text."""
-    try:
-        with explained():
-            return _Task(work, FileNames(work.pipeline, work.epoch, work.batch, task, attempt)).done(task, shares)
-    except LakehouseError as error:
-        return Receipt(task, error=error)
 
 
 def first_of(faults: Iterable[FaultAt | None]) -> FaultAt | None:
@@ -137,26 +145,23 @@ class _Task:
         self._seconds: dict[str, float] = {}
         self._letters_size = 0  # of all ways
 
-    def done(self, task: int, shares: Sequence[Share]) -> Receipt:
-        try:
-            received = {share: Count(share, self._work.one_in) for share in shares}
-            of = {(share.topic, share.partition): share for share in shares}
-            for records in self._read(shares):
-                share = of[records.topic, records.partition]
-                received[share].read(records)
-                self._chunk(share, received[share], records)
-                self._make_room()
-            for route, writer in [*self._writers.items()]:
-                with self._writing(route):
-                    self._parts[route].files = writer.close()
-        except BaseException:
-            if self._writers:
-                with ThreadPoolExecutor(AT_ONCE) as threads:  # a store that hangs makes each of them wait
-                    threads.map(lambda writer: writer.abandon(), self._writers.values())
-            raise
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
+        """Delete the files of a task that failed."""
+        if failure and self._writers:
+            with ThreadPoolExecutor(AT_ONCE) as threads:  # a store that hangs makes each of them wait
+                threads.map(lambda writer: writer.abandon(), self._writers.values())
+
+    def receipt(self, task: int, received: dict[Share, Count]) -> Receipt:
+        """Close the files. The receipt says what became of all records."""
+        for route, writer in [*self._writers.items()]:
+            with self._writing(route):
+                self._parts[route].files = writer.close()
         return Receipt(task, received, self._parts, self._seconds)
 
-    def _read(self, shares: Sequence[Share]) -> Iterator[Records]:
+    def read(self, shares: Sequence[Share]) -> Iterator[Records]:
         chunks = self._work.reader.read_all(shares)
         while True:
             with self._stage("read"):
@@ -165,7 +170,8 @@ class _Task:
                 return
             yield records
 
-    def _chunk(self, share: Share, count: Count, records: Records) -> None:
+    def take(self, share: Share, count: Count, records: Records) -> None:
+        """Make rows of some records and write them, as far as they are no news."""
         kept, trimmed = without(records, self._work.held)
         only = self._work.only
         if trimmed:
@@ -181,6 +187,7 @@ class _Task:
                 self._way(share, routed, records)
             else:
                 count.elsewhere += len(routed.rows)
+        self._make_room()
 
     def _way(self, share: Share, routed: Routed, records: Records) -> None:
         part = self._parts.setdefault(routed.way, Part())
