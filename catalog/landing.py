@@ -4,7 +4,7 @@ A writer opens a branch of its own, and drops those of older writers with the sa
 that branch where its writer left it, and moves it together with main. So a newer writer that drops it fences the older
 one for good. `direct_commits` does the same without branches.
 
-One request lands a batch: it adds the snapshot, and moves main and the fence to it. The data files are written before;
+One request commits a batch: it adds the snapshot, and moves main and the fence to it. The data files are written before;
 nothing is committed twice. Each request requires the table's uuid, main where it was looked at, the fence where its
 writer left it, and the schema and the partition layout that the files were written for.
 

@@ -28,8 +28,7 @@ from lakehouse_ingest.ledger.marks import Mark
 from lakehouse_ingest.observe.watch import Span, Watch, carried
 from lakehouse_ingest.pipeline.effects import Effects
 from lakehouse_ingest.pipeline.idle_fences import HasPlace
-from lakehouse_ingest.pipeline.passes import Outcome, Passes
-from lakehouse_ingest.pipeline.ready import Ready
+from lakehouse_ingest.pipeline.passes import Outcome, Passes, Ready
 from lakehouse_ingest.pipeline.reporting import BatchReports, Written
 from lakehouse_ingest.pipeline.task import Part, Work, first_of
 from lakehouse_ingest.records import Offsets, Range, Receipt, Token

@@ -8,8 +8,7 @@ import pytest
 
 from catalog import DataFileReceipt
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.pipeline.passes import MOST_PASSES, Outcome, Passes
-from lakehouse_ingest.pipeline.ready import Ready
+from lakehouse_ingest.pipeline.passes import MOST_PASSES, Outcome, Passes, Ready
 from lakehouse_ingest.pipeline.task import Part, Receipt, Work
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.stages.accounting import Count
