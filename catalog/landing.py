@@ -4,9 +4,9 @@ A writer opens a branch of its own, and drops those of older writers with the sa
 that branch where its writer left it, and moves it together with main. So a newer writer that drops it fences the older
 one for good. `direct_commits` does the same without branches.
 
-One request commits a batch: it adds the snapshot, and moves main and the fence to it. The data files are written before;
-nothing is committed twice. Each request requires the table's uuid, main where it was looked at, the fence where its
-writer left it, and the schema and the partition layout that the files were written for.
+One request commits a batch: it adds the snapshot, and moves main and the fence to it. The data files are written
+before; nothing is committed twice. Each request requires the table's uuid, main where it was looked at, the fence where
+its writer left it, and the schema and the partition layout that the files were written for.
 
 Whether a request took effect is settled by the next one, never by a read alone: a read may come from a replica that is
 behind. Every request requires the same fence and moves it. So at most one of them takes effect, however late or

@@ -8,8 +8,7 @@ import pyarrow as pa
 from lakehouse_ingest.records import SOURCE, Reason
 from lakehouse_ingest.schema.arrow_types import arrow_type
 from lakehouse_ingest.schema.columns import SOURCE_TYPE, ColumnPlan
-from lakehouse_ingest.stages.records import Faults, Records
-from lakehouse_ingest.stages.shaping import coordinates
+from lakehouse_ingest.stages.records import Faults, Records, coordinates
 
 COLUMNS = (
     ColumnPlan("reason", "", "string", required=True),

@@ -7,10 +7,13 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakehouse_ingest.records import Reason
+from lakehouse_ingest.schema.arrow_types import arrow_type
+from lakehouse_ingest.schema.columns import SOURCE_TYPE
 from lakehouse_ingest.schema.values import Real, Tree, Value
 
 __all__ = ["RECORD_SCHEMA", "Fault", "Faults", "Real", "Records", "Share", "Tree", "Value"]
 
+SOURCE_KIND = arrow_type(SOURCE_TYPE)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORD_SCHEMA = pa.schema(
     [
@@ -51,6 +54,19 @@ class Records:
         if len(numbers) == len(self):
             return self
         return replace(self, rows=self.rows.take(numbers))
+
+
+def coordinates(records: Records, offsets: pa.Array, index: pa.Array | None) -> pa.StructArray:
+    """Where the rows' records stand in their source. `index` tells the rows of one record apart."""
+    size = len(offsets)
+    values = [
+        pa.repeat(pa.scalar(records.topic, pa.string()), size),
+        pa.repeat(pa.scalar(records.partition, pa.int32()), size),
+        offsets,
+        pa.repeat(pa.scalar(0, pa.int32()), size) if index is None else index,
+        pa.repeat(pa.scalar(records.log, pa.string()), size),
+    ]
+    return pa.StructArray.from_arrays(values, fields=list(SOURCE_KIND))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,34 @@ What a format can decode in columns is decoded so. Every record that this is not
 and so is every row that a check of its values is not sure of. So all faults have one origin.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_ingest.schema.arrow_types import wire_type
+from lakehouse_ingest.records import RESCUED, SOURCE, Reason
+from lakehouse_ingest.schema.arrow_types import arrow_type, wire_type
+from lakehouse_ingest.schema.columns import EVENT_TIME, TablePlan
+from lakehouse_ingest.stages.column_checks import STAGE, as_text, checks_of
+from lakehouse_ingest.stages.event_time import INSTANT, Instant, instant_of, instants
+from lakehouse_ingest.stages.faults import SHOWN, known_as, missing
 from lakehouse_ingest.stages.fitting import Fitted, Fitter
 from lakehouse_ingest.stages.formats import ColumnarFormat, Format
 from lakehouse_ingest.stages.plans import RoutePlan
-from lakehouse_ingest.stages.records import Fault, Records, Tree
-from lakehouse_ingest.stages.shaping import Row, Shaper, coordinates
+from lakehouse_ingest.stages.records import SOURCE_KIND, Fault, Records, Tree, coordinates
+from lakehouse_ingest.stages.trees import json_text
 from lakehouse_ingest.stages.untyped import reading
+
+# As `layout.TIME_PARTS` has them, in Python's words. Python's %Y does not fill up the year.
+PARTS: Mapping[str, Callable[[Any], str]] = {
+    "year": lambda at: f"{at.year:04}",
+    "month": lambda at: f"{at.month:02}",
+    "day": lambda at: f"{at.day:02}",
+    "hour": lambda at: f"{at.hour:02}",
+}
 
 Rescued = Mapping[str, str]  # the JSON of fields that no column takes
 
@@ -51,6 +65,15 @@ class Shaped:
     faults: Mapping[int, Fault]
     news: Mapping[int, Tree]  # records that a changed table may take, or take more of
     rescued: int  # rows that have rescued values
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row after its look: the values of the columns that have a check, the event time, what is rescued."""
+
+    checked: list[Any]
+    at: int | None
+    rescued: dict[str, str]
 
 
 class RowBuilder:
@@ -202,3 +225,142 @@ def _together(*parts: tuple[pa.StructArray, pa.Array]) -> tuple[pa.StructArray, 
     numbers = pa.concat_arrays([each for _, each in parts])
     order = pc.array_sort_indices(numbers)
     return pa.concat_arrays([rows for rows, _ in parts]).take(order), numbers.take(order)
+
+
+# -- the columns of a table -------------------------------------------------------------------------------
+
+
+class Shaper:
+    """Makes the columns of one table."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self._plan = plan
+        self._rescues = plan.strict is not None and plan.strict.rescues
+        self._checks = checks_of(plan)
+        self._time = next((n for n, each in enumerate(plan.columns) if each.field == plan.event_time), None)
+        self._instant: Instant | None = None
+        if plan.event_time is not None:
+            assert self._time is not None
+            kind = wire_type(plan.columns[self._time])
+            self._instant = instant_of(kind, plan.unit, plausible=not plan.unit_was_given)
+        self.kinds = [(each.name, arrow_type(each.iceberg)) for each in plan.columns if each.name != EVENT_TIME]
+        self.kinds += [(RESCUED, pa.string())] if self._rescues else []
+        self.kinds += [(EVENT_TIME, INSTANT), *((part, pa.string()) for part in plan.derived), (SOURCE, SOURCE_KIND)]
+
+    # -- all rows at once ---------------------------------------------------------------------------------
+
+    def columns(self, data: pa.StructArray, timestamps: pa.Array) -> tuple[list[pa.Array], pa.Array, pa.Array | None]:
+        """The values of the columns, the event times, and which rows are sound; None if all are."""
+        columns = [data.field(number) for number in range(data.type.num_fields)]
+        sound: list[pa.Array] = []
+        for check in self._checks:
+            values = columns[check.number]
+            columns[check.number] = shaped = check.known(values)
+            if shaped.null_count > values.null_count:
+                sound.append(pc.or_(pc.is_null(values), pc.is_valid(shaped)))
+            if check.column.required and values.null_count:
+                sound.append(pc.is_valid(values))
+        at = timestamps
+        if self._time is not None:
+            at = instants(data.field(self._time), self._plan.unit, plausible=not self._plan.unit_was_given)
+            if at.null_count:
+                sound.append(pc.is_valid(at))
+        return columns, at, reduce(pc.and_, sound) if sound else None
+
+    def rows(
+        self,
+        columns: Sequence[pa.Array],
+        at: pa.Array,
+        source: pa.StructArray,
+        rescued: Mapping[int, Mapping[str, str]],
+    ) -> pa.StructArray:
+        """The rows of a table. `rescued` is by their position."""
+        made = [column for each, column in zip(self._plan.columns, columns, strict=True) if each.name != EVENT_TIME]
+        if self._rescues:
+            made.append(_rescued(len(at), rescued))
+        made += [at, *_parts(at, self._plan.derived), source]
+        fields = [pa.field(name, kind) for name, kind in self.kinds]
+        return pa.StructArray.from_arrays(made, fields=fields)
+
+    # -- one by one ---------------------------------------------------------------------------------------
+
+    def plain(self, data: pa.StructArray) -> list[dict[int, Any]]:
+        """The values that `row` asks for, by the number of their column: those with a check, and the event time."""
+        asked = {check.number for check in self._checks} | ({self._time} - {None})
+        columns = {number: _plain(data.field(number)) for number in asked if number is not None}
+        return [{number: values[at] for number, values in columns.items()} for at in range(len(data))]
+
+    def row(self, values: Mapping[int, Any] | Sequence[Any], rescued: dict[str, str], tree: Tree | None) -> Row | Fault:
+        """Look at one row. `tree` has the fields as they were read, unless a transform has changed them since."""
+        checked: list[Any] = []
+        for check in self._checks:
+            value, column = values[check.number], check.column
+            if value is None:
+                if column.required:
+                    return missing(Reason.MISSING, column.field, STAGE)
+                checked.append(None)
+                continue
+            found = check.looked_at(value)
+            if isinstance(found, Fault):
+                if not check.lenient:
+                    return found
+                rescued[column.field] = _as_read(value, check.wire, column.field, tree)
+                found = None
+            checked.append(found)
+        if self._time is None or self._instant is None:
+            return Row(checked, None, rescued)
+        value = values[self._time]
+        at = None if value is None else self._instant(value)
+        return self._no_time(value) if at is None else Row(checked, at, rescued)
+
+    def odd(self, rows: Sequence[Row], data: pa.StructArray, timestamps: pa.Array) -> tuple[list[pa.Array], pa.Array]:
+        """The columns and event times of rows that were looked at one by one."""
+        columns = [data.field(number) for number in range(data.type.num_fields)]
+        for place, check in enumerate(self._checks):
+            columns[check.number] = pa.array([row.checked[place] for row in rows], check.kind)
+        return columns, timestamps if self._time is None else pa.array([row.at for row in rows], INSTANT)
+
+    def _no_time(self, value: Any) -> Fault:
+        field, wrong = self._plan.event_time or "", f" is no time in {self._plan.unit}"
+        if value is None:
+            return missing(Reason.EVENT_TIME, field, STAGE)
+        assert self._time is not None
+        text = as_text(value, wire_type(self._plan.columns[self._time]))
+        return Fault(Reason.EVENT_TIME, f"{field}: {text[:SHOWN]}{wrong}", STAGE, f"{known_as(field)}{wrong}")
+
+
+def _plain(values: pa.Array) -> list[Any]:
+    """Python's values. Dates and times as numbers, because Python has none of the year 0."""
+    if pa.types.is_date(values.type):
+        values = pc.cast(values, pa.int32())
+    elif pa.types.is_timestamp(values.type):
+        values = pc.cast(values, pa.int64())
+    return values.to_pylist()  # type: ignore[no-any-return]
+
+
+def _as_read(value: Any, wire: pa.DataType, field: str, tree: Tree | None) -> str:
+    if tree is not None and field in tree:
+        return json_text(tree[field])
+    return json_text(as_text(value, wire)) if isinstance(value, int) and pa.types.is_date(wire) else json_text(value)
+
+
+def _parts(at: pa.Array, parts: Sequence[str]) -> list[pa.Array]:
+    """Parts of the event time as text. Thousands of rows have few hours, and each hour is worded once."""
+    if not parts:
+        return []
+    hours = pc.dictionary_encode(pc.floor_temporal(pc.cast(at, pa.timestamp("us")), unit="hour"))
+    known = hours.dictionary.to_pylist()
+    return [pc.take(pa.array([PARTS[part](hour) for hour in known], pa.string()), hours.indices) for part in parts]
+
+
+def _rescued(size: int, rescued: Mapping[int, Mapping[str, str]]) -> pa.Array:
+    if not rescued:
+        return pa.nulls(size, pa.string())
+    texts: list[str | None] = [None] * size
+    for position, fields in rescued.items():
+        texts[position] = _object(fields) if fields else None
+    return pa.array(texts, pa.string())
+
+
+def _object(fields: Mapping[str, str]) -> str:
+    return f"{{{','.join(f'{json_text(name)}:{text}' for name, text in fields.items())}}}"

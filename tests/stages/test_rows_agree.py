@@ -13,8 +13,7 @@ from catalog import Contract, Rule
 from lakehouse_ingest.schema.columns import Aside, ColumnPlan, TablePlan, declared
 from lakehouse_ingest.stages.formats import Format
 from lakehouse_ingest.stages.plans import Following, RoutePlan
-from lakehouse_ingest.stages.rows import Decoded, RowBuilder
-from lakehouse_ingest.stages.shaping import Shaper
+from lakehouse_ingest.stages.rows import Decoded, RowBuilder, Shaper
 from tests.stages.given import FORMATS, records
 
 KINDS = (

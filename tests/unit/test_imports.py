@@ -67,8 +67,8 @@ class TestLayers:
     @pytest.mark.parametrize(
         ("room", "planted", "said"),
         [
-            ("stages/shaping.py", "import lakehouse_ingest.pipeline.stream", "A room imports the rooms below it"),
-            ("stages/shaping.py", "import lakehouse_ingest.ledger.marks", "Stages are silent"),
+            ("stages/column_checks.py", "import lakehouse_ingest.pipeline.stream", "A room imports the rooms below it"),
+            ("stages/column_checks.py", "import lakehouse_ingest.ledger.marks", "Stages are silent"),
             ("newcomer.py", "", "lakehouse_ingest.newcomer"),
         ],
     )

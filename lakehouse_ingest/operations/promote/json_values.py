@@ -27,7 +27,7 @@ class _Written(Decimal):
 
 _DECODER = json.JSONDecoder(parse_float=_Written)
 _BETWEEN = " \t\r\n,:"
-# The times that `shaping` reads, but only those whose digits a column keeps completely.
+# The times that `stages.rows` reads, but only those whose digits a column keeps completely.
 _TIME = re.compile(
     r"(?P<local>\d{4}-\d{2}-\d{2}([T ]([01]\d|2[0-3]):\d{2}(?P<seconds>:\d{2}([.,]\d{1,6}0{0,3})?)?)?)"
     r"(?(seconds)(\s?(?P<zone>Z|[+-]((0\d|1[0-7])(:?[0-5]\d)?|18(:?00)?)))?)",
