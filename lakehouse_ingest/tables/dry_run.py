@@ -14,7 +14,7 @@ from lakehouse_ingest.tables.publishing import ANYBODY, Direct, Writer
 class Unfenced(Direct):
     """A position is only read, so a running pipeline is not fenced."""
 
-    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - no start is fenced
+    def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:  # noqa: ARG002 - no start is fenced
         return self.load(table)
 
     @contextmanager

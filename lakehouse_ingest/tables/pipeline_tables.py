@@ -170,7 +170,8 @@ class PipelineTables(TableReader):
                 raise superseded(self._pipeline, newest)
             self._taken = newest + 1
             try:
-                state = self.publication.open(first, self._taken, claiming=True)
+                with self.publication.turns.at(first).taken():
+                    state = self.publication.open(first, self._taken, claiming=True)
                 return self.publication.place(state, self._taken), state
             except EpochTaken:
                 self._taken -= 1
@@ -183,7 +184,8 @@ class PipelineTables(TableReader):
 
     def open(self, table: str, epoch: int) -> Position:
         """Take our position on a table under this epoch, which fences earlier starts."""
-        return self.publication.place(self.publication.open(table, epoch, claiming=False), epoch)
+        with self.publication.turns.at(table).taken():
+            return self.publication.place(self.publication.open(table, epoch, claiming=False), epoch)
 
     def begin_within(self, generation: int) -> None:
         """From now on, ignore marks of older generations."""

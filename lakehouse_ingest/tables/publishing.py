@@ -97,13 +97,9 @@ class Publication(ABC):
     retention: Callable[[str], Retention | None] = lambda _table: None
     generation: int = 0  # marks of older generations do not count
 
+    @abstractmethod
     def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         """Fence earlier starts. With `claiming`, raise LostRace if another start has taken this epoch."""
-        with self.turns.at(table).taken():
-            return self._open(table, epoch, claiming=claiming)
-
-    @abstractmethod
-    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState: ...
 
     def place(self, state: TableState, epoch: int) -> Position:
         return place_on(state, self.pipeline, epoch, self.retention(state.name)).within(self.generation)
@@ -236,7 +232,7 @@ class Publication(ABC):
 class OnBranch(Publication):
     """The branch of the start is the fence, and moves with each commit."""
 
-    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
+    def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         before = self.load(table)
         if claiming and newest_epoch(before, self.pipeline) >= epoch:
             raise EpochTaken(f"another start of pipeline {self.pipeline} took the epoch {epoch}")
@@ -305,7 +301,7 @@ class OnBranch(Publication):
 class Direct(Publication):
     """Main is the only ref: the epoch in the table's properties is the fence, as each look at the table shows it."""
 
-    def _open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
+    def open(self, table: str, epoch: int, *, claiming: bool) -> TableState:
         state = self.load(table)
         if claiming or direct_epoch(state, self.pipeline) != epoch:
             state = self.fenced(table, epoch, claiming=claiming)
