@@ -18,7 +18,7 @@ from tests.services.pages import ROOT
 
 PAGE = (ROOT / "docs" / "development" / "architecture.md").read_text(encoding="utf-8")
 # Only Spark calls these, and only Kafka's reader: here tasks run in this process, and the topic is a list.
-ELSEWHERE = {"OneStart._run", "LiveEffects.write", "on_spark", "on_worker", "KafkaReader.read_all", "record_batch"}
+ELSEWHERE = {"OneStart._run", "OnSpark.write", "KafkaReader.read_all", "record_batch"}
 Function = tuple[str, str]  # its file, and its name with its class
 
 
