@@ -107,22 +107,24 @@ def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: s
     old, new = (PipelineTables(connection_to(rest_uri), pipeline, each) for each in (way, then))
     old.ensure_namespace("ns_begun")
     old.create(TableSpec(name, (Column("n", "long"),)))
-    epoch, place = old.claim(name, ())
-    place = old.land(place, waiting(place, 1), mark(epoch))
+    place, _ = old.claim(name, ())
+    epoch = place.epoch
+    place = old.publication.land(place, waiting(place, 1), mark(epoch), {})
     late = waiting(place, 2)
-    newer, taken = new.claim(name, ())
+    taken, _ = new.claim(name, ())
+    newer = taken.epoch
     assert newer == epoch + 1
     assert taken.held == {("t", 0): epoch}
     for _ in range(2):
         with pytest.raises(Superseded, match=f"epoch {newer}"):
-            old.land(place, late, mark(epoch))
+            old.publication.land(place, late, mark(epoch), {})
         with pytest.raises(Superseded, match=f"epoch {newer}"):
-            old.append(place, [{"n": 3}], mark(epoch), {})
+            old.publication.append(place, [{"n": 3}], mark(epoch), {})
     with pytest.raises(Superseded):
         old.claim(name, ())
-    new.land(taken, waiting(taken, 4), mark(newer))
-    again, last = PipelineTables(connection_to(rest_uri), pipeline, way).claim(name, ())
-    assert (again, last.held) == (newer + 1, {("t", 0): newer})
+    new.publication.land(taken, waiting(taken, 4), mark(newer), {})
+    last, _ = PipelineTables(connection_to(rest_uri), pipeline, way).claim(name, ())
+    assert (last.epoch, last.held) == (newer + 1, {("t", 0): newer})
     found = past.pyiceberg.load_table(name).scan().to_arrow()
     assert sorted(found["n"].to_pylist()) == [1, 4]
 

@@ -324,7 +324,7 @@ def test_metadata_stays_small(bench: Bench, topic: str) -> None:
         following = {at: offset + 83 + at[1] % 17 for at, offset in start.items()}
         token = Token(topic, 1, 1, batch)
         mark = Mark(token, SourceIdentity("c" * 22, {"wide": "t" * 22}), start, following, start, "h" * 12, "f" * 32)
-        place = lake.publication.land(place, BatchFiles([], FileLayout(place.schema, place.spec)), mark)
+        place = lake.publication.land(place, BatchFiles([], FileLayout(place.schema, place.spec)), mark, {})
         if batch == 5:  # somebody keeps this one, and expiry has to leave it
             bench.spark.sql(f"ALTER TABLE {LAKE}.{name} CREATE TAG kept AS OF VERSION {place.main}")
         most = max(most, place.snapshots)
