@@ -97,10 +97,10 @@ format: install
 
 # A report in build/bench.json and build/bench.html; `python -m tests.benchmarks.table` puts it into docs/development/speed.md.
 bench: install
-	$(BIN)/python -m tests.benchmarks$(if $(WHAT),.$(WHAT), $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)"))
+	$(BIN)/python -m tests.benchmarks$(if $(WHAT),.$(WHAT), $(if $(QUICK),--quick) $(if $(ONLY),--only "$(ONLY)") $(if $(EVENTS),--events $(EVENTS)))
 
 profile: install
-	$(BIN)/python -m tests.benchmarks.profile $(if $(CASE),"$(CASE)")
+	$(BIN)/python -m tests.benchmarks.profile $(if $(CASE),--case "$(CASE)") $(if $(EVENTS),--events $(EVENTS))
 
 wheel: install
 	$(BIN)/uv build --quiet --wheel

@@ -98,6 +98,7 @@ WARNINGS = (
     "snapshots_not_expired",
     "spark",
     "tables_passed_over",
+    "tasks_wait",
     "transaction_hangs",
     "variable_not_read",
 )

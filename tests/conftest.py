@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from signal import SIG_IGN, SIGHUP, SIGINT, default_int_handler, getsignal, signal
 
@@ -16,6 +17,7 @@ from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.jars import ensure, jars_folder_from
 from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.environment.spark_session import session
 from lakehouse_ingest.settings import CatalogSettings, S3Settings, SparkSettings
 from lakehouse_ingest.tables.clients import spark_properties
@@ -54,6 +56,12 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICKLY)
 
 def pytest_configure(config: pytest.Config) -> None:
     costs.wanted(config)
+    if not hasattr(config, "workerinput"):  # xdist's workers inherit the variable
+        # What a Java that is killed leaves behind goes with this run, or with the next one if this is killed as well.
+        scratch = ExitStack()
+        config.add_cleanup(scratch.close)
+        java_scratch = f'"-Djava.io.tmpdir={scratch.enter_context(scratch_folder())}"'
+        os.environ["JAVA_TOOL_OPTIONS"] = f"{java_scratch} {os.environ['JAVA_TOOL_OPTIONS']}"
 
 
 def pytest_report_header() -> list[str]:

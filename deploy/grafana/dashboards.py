@@ -1,96 +1,26 @@
-"""Describes the Grafana dashboards; `python deploy/grafana/dashboards.py` writes their JSON files.
+"""Describes the Grafana dashboards; `python deploy/grafana/dashboards.py` writes their JSON files."""
 
-A panel has a title, a unit and queries, each with its legend. `@` in a query stands for the chosen pipelines.
-"""
-
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from grafana_json import written
+from panels import (
+    TABLE,
+    Dashboard,
+    Panel,
+    each,
+    heaps,
+    increase,
+    lines,
+    quantiles,
+    rate,
+    ratio,
+    records,
+    stat,
+    total,
+)
 
 FOLDER = Path(__file__).with_name("dashboards")
-CHOSEN = 'lakehouse_pipeline=~"$pipeline"'
 UNLESS_UNKNOWN = '@,lakehouse_kind!="unknown"'
-STREAM, TABLE = "{{lakehouse_stream}}", "{{lakehouse_table}}"
-COLUMNS, HEIGHT = 24, 8
-
-Query = tuple[str, str]
-"""A query and the legend of its series."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    unit: str  # in Grafana's spelling
-    queries: Sequence[Query]
-    kind: str = "timeseries"  # or stat, bargauge, state-timeline
-    width: int = 8
-    says: str = ""  # the description that Grafana shows beside the title
-    limits: Sequence[tuple[float, str]] = ()  # the value from which a colour applies
-    stacked: bool = False
-
-
-@dataclass(frozen=True)
-class Dashboard:
-    name: str
-    title: str
-    panels: Sequence[Panel]
-
-
-# -- words of the queries -----------------------------------------------------------------------------------
-
-
-def rate(series: str) -> str:
-    return f"rate({series}[$__rate_interval])"
-
-
-def increase(series: str, over: str = "$__rate_interval") -> str:
-    return f"increase({series}[{over}])"
-
-
-def total(by: str, query: str) -> Query:
-    return f"sum by ({by}) ({query})", f"{{{{{by}}}}}"
-
-
-def each(query: str, legend: str = STREAM) -> Query:
-    return query, legend
-
-
-def ratio(of: str, to: str) -> str:
-    return f"{of} / ({to} > 0)"
-
-
-def records(outcome: str) -> str:
-    return f'lakehouse_records_total{{@,lakehouse_outcome="{outcome}"}}'
-
-
-def quantiles(metric: str, by: str, *shares: float) -> list[Query]:
-    """The legend names the share only where there are several."""
-    return [
-        (
-            f"histogram_quantile({share}, sum by ({by}, le) ({rate(f'{metric}_bucket{{@}}')}))",
-            f"{{{{{by}}}}}" + (f" p{share * 100:g}" if len(shares) > 1 else ""),
-        )
-        for share in shares
-    ]
-
-
-# -- the panels ---------------------------------------------------------------------------------------------
-
-
-def stat(title: str, unit: str, query: str, *limits: tuple[float, str], says: str = "") -> Panel:
-    """One number, with the values from which each colour applies."""
-    return Panel(title, unit, [(query, "")], "stat", 4, says, limits)
-
-
-def lines(title: str, unit: str, *queries: Query, says: str = "", width: int = 8) -> Panel:
-    return Panel(title, unit, queries, width=width, says=says)
-
-
-def heaps(title: str, unit: str, *queries: Query, says: str = "", width: int = 8) -> Panel:
-    return Panel(title, unit, queries, width=width, says=says, stacked=True)
-
 
 GOOD, SOON, BAD = "green", "orange", "red"
 DEAD, LANDED, ALL = records("dead"), records("landed"), "lakehouse_records_total{@}"
@@ -398,108 +328,6 @@ DASHBOARDS = (
     Dashboard("latency", "Latency and lag", LATENCY),
     Dashboard("process", "Process", PROCESS),
 )
-
-
-# -- as Grafana has it --------------------------------------------------------------------------------------
-
-
-def placed(panels: Sequence[Panel]) -> Iterator[tuple[Panel, dict[str, int]]]:
-    """From left to right and from top to bottom. A row is as high as its highest panel."""
-    x = y = highest = 0
-    for panel in panels:
-        if x + panel.width > COLUMNS:
-            x, y, highest = 0, y + highest, 0
-        height = HEIGHT // 2 if panel.kind == "stat" else HEIGHT
-        yield panel, {"x": x, "y": y, "w": panel.width, "h": height}
-        x, highest = x + panel.width, max(highest, height)
-
-
-def as_panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
-    steps = [
-        {"color": colour, "value": value if index else None} for index, (value, colour) in enumerate(panel.limits)
-    ] or [{"color": "blue", "value": None}]
-    custom: dict[str, Any] = {}
-    if panel.kind == "timeseries":
-        custom = {
-            "fillOpacity": 25 if panel.stacked else 8,
-            "showPoints": "never",
-            "spanNulls": 60_000,
-            "axisSoftMin": 0,
-        }
-        custom["stacking"] = {"mode": "normal" if panel.stacked else "none"}
-    defaults = {"unit": panel.unit, "thresholds": {"mode": "absolute", "steps": steps}, "custom": custom}
-    if panel.kind != "stat":
-        defaults["color"] = {"mode": "palette-classic"}
-    return {
-        "id": number,
-        "type": panel.kind,
-        "title": panel.title,
-        **({"description": panel.says} if panel.says else {}),
-        "gridPos": place,
-        "datasource": {"type": "prometheus", "uid": "$datasource"},
-        "targets": [
-            {"refId": chr(ord("A") + index), "expr": query.replace("@", CHOSEN), "legendFormat": legend or "__auto"}
-            for index, (query, legend) in enumerate(panel.queries)
-        ],
-        "fieldConfig": {"defaults": defaults, "overrides": []},
-        "options": _options(panel),
-    }
-
-
-def _options(panel: Panel) -> dict[str, Any]:
-    if panel.kind == "timeseries":
-        legend = {"displayMode": "list", "placement": "bottom", "showLegend": True}
-        return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
-    last = {"calcs": ["lastNotNull"], "values": False}
-    shown = {"stat": {"colorMode": "value", "graphMode": "area"}, "bargauge": {"orientation": "horizontal"}}
-    return {"reduceOptions": last, **shown[panel.kind]} if panel.kind in shown else {"showValue": "never"}
-
-
-def as_dashboard(dashboard: Dashboard) -> dict[str, Any]:
-    return {
-        "uid": f"lakehouse-{dashboard.name}",
-        "title": f"lakehouse-ingest: {dashboard.title}",
-        "tags": ["lakehouse-ingest"],
-        "schemaVersion": 38,
-        "editable": True,
-        "graphTooltip": 1,
-        "refresh": "30s",
-        "time": {"from": "now-3h", "to": "now"},
-        "links": [
-            {"type": "dashboards", "title": "", "tags": ["lakehouse-ingest"], "keepTime": True, "includeVars": True}
-        ],
-        "templating": {"list": [_datasource(), _pipeline()]},
-        "panels": [as_panel(panel, number, place) for number, (panel, place) in enumerate(placed(dashboard.panels), 1)],
-    }
-
-
-def _datasource() -> dict[str, Any]:
-    return {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
-
-
-def _pipeline() -> dict[str, Any]:
-    query = "label_values(lakehouse_running, lakehouse_pipeline)"
-    return {
-        "name": "pipeline",
-        "label": "Pipeline",
-        "type": "query",
-        "datasource": {"type": "prometheus", "uid": "$datasource"},
-        "query": {"query": query, "refId": "pipelines"},
-        "definition": query,
-        "refresh": 2,
-        "includeAll": True,
-        "multi": True,
-        "allValue": ".*",
-        "current": {"text": "All", "value": "$__all"},
-    }
-
-
-def written(dashboard: Dashboard) -> str:
-    """One panel on each line, so that a change of a panel shows as one changed line."""
-    made = as_dashboard(dashboard)
-    panels = ",\n".join(f"  {json.dumps(panel)}" for panel in made.pop("panels"))
-    head = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in made.items())
-    return f'{{\n{head},\n "panels": [\n{panels}\n ]\n}}\n'
 
 
 def files() -> dict[Path, str]:

@@ -356,7 +356,7 @@ def warm() -> None:
 
 @app.command()
 def clean() -> None:
-    """Remove the downloaded jars. Tables are not touched."""
+    """Remove the downloaded jars, and what `jars warm` has made. Tables are not touched."""
     from lakehouse_ingest.cli.verbs import clean as command  # noqa: PLC0415 - loads pyspark
 
     command.clean()

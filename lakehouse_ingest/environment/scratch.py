@@ -1,9 +1,9 @@
 """A folder for one process. It is deleted when the process ends, or by the next process where the first was killed.
 
-Checkpoints, and what Spark keeps beside them, are as large as a batch: a service that is killed now and then would fill
-the disk with them. The lock ends with its holder, however that ends. A folder without a lock is left alone: it may not
-be ours. Anyone may make a folder of such a name in the temporary folder, with a link in it to a file of ours. So only
-what belongs to our user is opened, and no link is followed.
+Checkpoints, and what Spark keeps beside them, are as large as a batch, and Java unpacks libraries there: a service that
+is killed now and then would fill the disk with them. The lock ends with its holder, however that ends. A folder without
+a lock is left alone: it may not be ours. Anyone may make a folder of such a name in the temporary folder, with a link
+in it to a file of ours. So only what belongs to our user is opened, and no link is followed.
 """
 
 import fcntl

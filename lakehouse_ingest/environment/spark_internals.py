@@ -30,6 +30,11 @@ def java_process(spark: SparkSession) -> Any:
     return getattr(spark.sparkContext._gateway, "proc", None)
 
 
+def executors(spark: SparkSession) -> int:
+    """How many the cluster has given us: pyspark's status tracker shows jobs and stages only."""
+    return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1  # the driver is one of them
+
+
 def callback_client(spark: SparkSession) -> Any:
     """py4j's client, which knows the connection that a callback came by: nobody else closes that."""
     gateway: Any = spark.sparkContext._gateway

@@ -12,10 +12,11 @@ import sysconfig
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 
 import pyspark
 from py4j.java_gateway import JavaGateway
@@ -128,6 +129,46 @@ class SparkProcess:
             spark_internals.forget_java()
 
 
+class _Forked:
+    """A JVM that is forked by a thread of its own, where no signal is handled.
+
+    What a signal raises comes between any two steps of the main thread. If it came between the fork and our `try`,
+    nobody would end that JVM: it would run on without its folder. Here the block ends whatever was forked.
+    """
+
+    def __init__(self, address: Path, say: Callable[[Line], None]) -> None:
+        self._address, self._say = address, say
+        self._lock, self._ended = Lock(), False
+        self._process: SparkProcess | None = None
+
+    def started(self, words: Sequence[str], variables: Mapping[str, str]) -> SparkProcess:
+        with ThreadPoolExecutor(1, "spark-fork") as forking:
+            return forking.submit(self._fork, words, variables).result()
+
+    def end(self, stop_s: float) -> None:
+        with self._lock:  # a thread that comes later forks nothing
+            self._ended, process = True, self._process
+        if process:
+            process.end(stop_s)
+
+    def _fork(self, words: Sequence[str], variables: Mapping[str, str]) -> SparkProcess:
+        with self._lock:
+            if self._ended:
+                raise CancelledError
+            printed: deque[str] = deque(maxlen=20)
+            reading, writing = os.pipe()
+            relay = Thread(target=_relay, args=(reading, self._say, printed), name="spark-stderr", daemon=True)
+            relay.start()
+            try:
+                process = subprocess.Popen(  # noqa: S603 - the Java of this machine
+                    words, env=variables, stdin=subprocess.PIPE, stderr=writing, start_new_session=True
+                )
+            finally:
+                os.close(writing)
+            self._process = SparkProcess(process, self._address, printed, relay)
+            return self._process
+
+
 @contextmanager
 def spark_process(
     java: Path,
@@ -144,25 +185,12 @@ def spark_process(
     """
     address = scratch / "spark-address"
     address.unlink(missing_ok=True)
-    printed: deque[str] = deque(maxlen=20)
-    reading, writing = os.pipe()
-    relay = Thread(target=_relay, args=(reading, say, printed), name="spark-stderr", daemon=True)
-    relay.start()
+    variables = {**environment(java, options), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
+    forked, words = _Forked(address, say), command(java, options, jars)
     try:
-        process = subprocess.Popen(  # noqa: S603 - the Java of this machine
-            command(java, options, jars),
-            env={**environment(java, options), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)},
-            stdin=subprocess.PIPE,
-            stderr=writing,
-            start_new_session=True,
-        )
+        yield forked.started(words, variables)
     finally:
-        os.close(writing)
-    started = SparkProcess(process, address, printed, relay)
-    try:
-        yield started
-    finally:
-        started.end(stop_s)
+        forked.end(stop_s)
 
 
 def command(java: Path, options: Mapping[str, str], jars: Sequence[Path] = ()) -> list[str]:

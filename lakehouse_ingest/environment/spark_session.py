@@ -110,6 +110,7 @@ def starting(
 ) -> Iterator[Starting]:
     """Starts the JVM and does not wait for it. The catalog may not be there yet."""
     _quiet_loggers()
+    _java_scratch(scratch).mkdir(parents=True, exist_ok=True)
     classes = java_options(java, jars[0].parent if jars else None)
     # Tasks in this JVM, or beside it, find the jars on its class path. Executors elsewhere have to fetch them.
     options = _options(name, settings, () if settings.master.partition("[")[0] == "local" else jars, scratch, classes)
@@ -187,6 +188,11 @@ def _catalog_options(catalog: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _java_scratch(scratch: Path) -> Path:
+    """Where Java unpacks its libraries and Spark makes folders, which both leave behind if they are killed."""
+    return scratch / "java"
+
+
 def _options(
     name: str, settings: SparkSettings, jars: Sequence[Path], scratch: Path, classes: str = ""
 ) -> dict[str, str]:
@@ -220,7 +226,13 @@ def _options(
         JAVA_OPTIONS: " ".join(
             filter(
                 None,
-                (LEAN, f"-Dlog4j2.configurationFile={log4j.as_uri()}", classes, settings.options.get(JAVA_OPTIONS)),
+                (
+                    LEAN,
+                    f'"-Djava.io.tmpdir={_java_scratch(scratch)}"',
+                    f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+                    classes,
+                    settings.options.get(JAVA_OPTIONS),
+                ),
             )
         ),
     }

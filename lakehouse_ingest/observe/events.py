@@ -324,6 +324,16 @@ class TablesPassedOver(Warned, name="tables_passed_over"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TasksWait(Warned, name="tasks_wait"):
+    """A cluster runs none of our tasks, and so no batch goes on."""
+
+    master: str
+    waiting: int
+    executors: int
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class TransactionHangs(Warned, name="transaction_hangs"):
     stream: str
     topic: str

@@ -49,6 +49,7 @@ class Board:
         self._clock = clock
         self._lock = Lock()
         self._streams: dict[str, Standing] = {}
+        self._remark = ""
 
     def expect(self, streams: Iterable[str]) -> None:
         """Before any of them has begun, so that nothing is ready until then."""
@@ -64,6 +65,11 @@ class Board:
             one.state, one.reason, one.moved = state, reason, now
             if state is not State.STOPPING:
                 one.batch = None
+
+    def remark(self, text: str) -> None:
+        """What holds up all streams that have no reason of their own; nothing if it is empty."""
+        with self._lock:
+            self._remark = text
 
     def moved(self, stream: str) -> None:
         with self._lock:
@@ -109,10 +115,13 @@ class Board:
                     "batches": one.batches,
                     "batch_under_way": one.batch,
                     "last_landed": one.landed_at.isoformat(timespec="milliseconds") if one.landed_at else None,
-                    **({"reason": one.reason} if one.reason else {}),
+                    **({"reason": reason} if (reason := self._reason(one)) else {}),
                 }
                 for name, one in self._streams.items()
             }
+
+    def _reason(self, one: Standing) -> str:
+        return one.reason or (self._remark if one.state in (State.STARTING, State.RUNNING) else "")
 
     def _verdict(self, against: Callable[[Standing, float], str]) -> HealthVerdict | None:
         with self._lock:

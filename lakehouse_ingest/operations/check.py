@@ -167,9 +167,9 @@ def _pyiceberg(lake: PipelineTables, name: str) -> tuple[str, None]:
 
 def _publish(settings: Settings, lake: PipelineTables, name: str) -> tuple[str, None]:
     lake.open(name, 1)
-    lake.enforcement.refuse(settings.catalog.namespace)
+    left = lake.enforcement.refuse(settings.catalog.namespace)
     how = "with a branch of ours" if settings.catalog.publish == "branch" else "without a branch"
-    return f"earlier starts can be fenced {how}", None
+    return f"earlier starts can be fenced {how}{left and f'; {left}'}", None
 
 
 def _tables(settings: Settings, lake: PipelineTables) -> tuple[str, None]:

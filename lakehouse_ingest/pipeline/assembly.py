@@ -23,6 +23,7 @@ from lakehouse_ingest.pipeline.effects import workers_starting
 from lakehouse_ingest.pipeline.memory import refuse_too_little
 from lakehouse_ingest.pipeline.options import RunOptions
 from lakehouse_ingest.pipeline.pipeline import Pipeline
+from lakehouse_ingest.pipeline.waiting_tasks import watching_tasks
 from lakehouse_ingest.schema import layout, table_plans
 from lakehouse_ingest.settings import CatalogSettings, HealthSettings, Settings, TelemetrySettings
 from lakehouse_ingest.settings.named_code import refuse_code
@@ -95,6 +96,7 @@ def opened(settings: Settings, options: RunOptions, stop: Event | None = None) -
         if settings.spark.master.startswith("local"):
             heap = spark.sparkContext.getConf().get("spark.driver.memory", settings.spark.memory)
             refuse_too_little(watching, heap, spark.sparkContext.defaultParallelism)
+        stack.enter_context(watching_tasks(spark, watching))
         stack.enter_context(workers_starting(spark))
         stop = stop or Event()
         pipeline = Pipeline(

@@ -49,13 +49,14 @@ class Enforcement:
         with explained():
             found, hindrance = self._tried(log, key)
         refuse_lax(found)
-        return Proof({key: today.isoformat()}, hindrance or (f"{NOT_DROPPED}: {found.left}" if found.left else ""))
+        return Proof({key: today.isoformat()}, hindrance or _not_dropped(found))
 
-    def refuse(self, namespace: str) -> None:
-        """Raise if the catalog lacks a check, whatever the batch log says."""
+    def refuse(self, namespace: str) -> str:
+        """Raise if the catalog lacks a check, whatever the batch log says. Returns what a person should know."""
         with explained():
             found = catalog.probe(self.client, namespace, self.branch)
         refuse_lax(found)
+        return _not_dropped(found)
 
     def _tried(self, log: TableState, key: str) -> tuple[catalog.Abilities, str]:
         why = "`catalog.create` is off"
@@ -75,6 +76,10 @@ def refuse_lax(found: catalog.Abilities) -> None:
         more = f" (and {len(found.failures) - 1} more)" if len(found.failures) > 1 else ""
         kind, advice = (SettingsRefused, NO_BRANCHES) if found.main_suffices else (NeedsOperator, USE_ANOTHER)
         raise kind(with_advice(f"{found.failures[0]}{more}", advice))
+
+
+def _not_dropped(found: catalog.Abilities) -> str:
+    return f"{NOT_DROPPED}: {found.left}" if found.left else ""
 
 
 def _is_recent(text: str, today: dt.date) -> bool:

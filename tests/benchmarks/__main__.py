@@ -2,21 +2,21 @@
 
 python -m tests.benchmarks [--quick] [--only ours,connect] [--rounds 3] [--events 4000000]
 
-`--only` takes words that are part of a system's name, or the names of further parts: latency, start, growth. What a
-run finds is in `build/bench.json` and `build/bench.html`; `python -m tests.benchmarks.table` puts it into the docs.
+`--only` takes words that are part of a system's name, or the names of further parts: latency, start, growth, cluster.
+What a run finds is in `build/bench.json` and `build/bench.html`; `python -m tests.benchmarks.table` puts it into the
+docs.
 """
 
 import argparse
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from signal import SIGTERM, signal
 
-from tests.benchmarks import growth, latency, starting
+from lakehouse_ingest.environment.scratch import scratch_folder
+from tests.benchmarks import clusters, growth, latency, starting
 from tests.benchmarks.bars import SPARK
 from tests.benchmarks.ours import BASE, CASES
 from tests.benchmarks.page import HTML, written
@@ -31,7 +31,7 @@ EVENTS, ROUNDS = 4_000_000, 3
 QUICK_EVENTS, QUICK_ROUNDS = 3_000_000, 1
 LATENCY_S, QUICK_LATENCY_S = 300, 30
 RATES, QUICK_RATES = (1_000, 10_000), (10_000,)
-START, LATENCY, GROWTH = "start", "latency", "growth"
+START, LATENCY, GROWTH, CLUSTER = "start", "latency", "growth", "cluster"
 JARS = ("LAKEHOUSE_INGEST_JARS", "LAKEHOUSE_INGEST_JARS_MIRROR")
 
 
@@ -58,6 +58,8 @@ class Bench:
         if self._wants(GROWTH) and not self._quick:
             with _named(GROWTH):
                 self.found.growth = growth.measured(ground)
+        if self._wants(CLUSTER) and not self._quick:
+            self._clusters(ground)
 
     def _race(self, ground: Ground, systems: Sequence[System]) -> None:
         """Round by round, so that a machine that becomes slower does so for all."""
@@ -77,6 +79,14 @@ class Bench:
                 with _named(f"latency at {rate} events/s, every = {every or latency.DEFAULT}"):
                     self.found.latency.append(latency.measured(ground, rate, every, seconds))
                     say(str(self.found.latency[-1]))
+
+    def _clusters(self, ground: Ground) -> None:
+        self.found.clusters = [SystemResult(name, "ours") for name in clusters.MASTERS]
+        for number in range(self._rounds):
+            for result in self.found.clusters:
+                with _named(result.name, result.failures):
+                    result.runs.append(clusters.one_run_on(result.name, ground, self._events))
+                    say(f"round {number + 1}, {result.name}: {result.runs[-1]}")
 
     def _wants(self, name: str) -> bool:
         return not self._only or any(word in name.lower() for word in self._only)
@@ -108,9 +118,8 @@ def main() -> None:
     signal(SIGTERM, lambda *_: sys.exit(128 + SIGTERM))  # so that what we started is ended
     for variable in [name for name in os.environ if name.startswith("LAKEHOUSE_INGEST_") and name not in JARS]:
         del os.environ[variable]  # settings of whoever runs the bench
-    scratch = tempfile.TemporaryDirectory(prefix="lakehouse-bench-", ignore_cleanup_errors=True)
     try:
-        with scratch as folder, ground(Path(folder)) as servers:
+        with scratch_folder() as folder, ground(folder) as servers:
             bench.run(servers)
     finally:  # who ends it early keeps what it has found so far
         keep(bench.found)

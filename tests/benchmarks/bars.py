@@ -48,7 +48,7 @@ class Bar:
 
 
 def bars(found: Results) -> list[Bar]:
-    return [*_ratios(found), *_latencies(found), *_memory(found), *_growth(found), *_starts(found)]
+    return [*_ratios(found), *_latencies(found), *_memory(found), *_growth(found), *_starts(found), *_clusters(found)]
 
 
 def steady_cpu(run: Run) -> float | None:
@@ -120,6 +120,13 @@ def _starts(found: Results) -> list[Bar]:
         Bar("start to first commit", ours, 8, " s"),
         Bar("the same, to a Spark job written by hand", ratio(ours, _start(found.starts, SPARK)), 1.3),
     ]
+
+
+def _clusters(found: Results) -> list[Bar]:
+    local, *others = [each.typical(steady_speed) for each in found.clusters] or [None]
+    known = [each for each in others if each is not None]
+    slowest = min(known) if others and len(known) == len(others) else None
+    return [Bar("two executors to local mode, events a second", ratio(slowest, local), 0.8, at_least=True)]
 
 
 def _typical(system: SystemResult | None, figure: Callable[[Run], float | None]) -> float | None:

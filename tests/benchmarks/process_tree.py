@@ -19,11 +19,13 @@ A_NEW_HEIGHT = 1.01
 class ProcessTree:
     """All processes below one, and that one. `without`: processes that do not count, nor what is below them.
 
+    `beside`: further ones that count, with what is below them.
+
     A child that has ended is in the figure of its parent. One that lost its parent is still counted while it lives.
     """
 
-    def __init__(self, root: int, without: Collection[int] = ()) -> None:
-        self._root, self._without = root, set(without)
+    def __init__(self, root: int, without: Collection[int] = (), beside: Collection[int] = ()) -> None:
+        self._roots, self._without = {root, *beside}, set(without)
         self._began: dict[int, int] = {}  # of each member when it began: the number of one that is gone may come again
         self._cpu = 0.0
         self._highest = 0.0
@@ -43,7 +45,7 @@ class ProcessTree:
     def _members(self) -> dict[int, Process]:
         there = processes()
         known = {pid for pid, began in self._began.items() if pid in there and there[pid].began == began}
-        found = known | ({self._root} & there.keys())
+        found = known | (self._roots & there.keys())
         while more := {pid for pid, each in there.items() if each.parent in found} - found - self._without:
             found |= more
         members = {pid: there[pid] for pid in found}

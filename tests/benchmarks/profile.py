@@ -5,11 +5,11 @@ The command line runs one pipeline on the events of `make bench`, from its start
 no Java stack, so they are only in the table that is printed: the seconds of each process, and of Java's threads.
 """
 
+import argparse
 import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +23,7 @@ from zlib import crc32
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.scratch import scratch_folder
 from tests.benchmarks.ours import CASES, Ours
 from tests.benchmarks.systems import Surroundings
 from tests.benchmarks.topics import PARTITIONS, Topics
@@ -43,14 +44,13 @@ JAVA = """\
 Stack = tuple[str, ...]
 
 
-def profiled(case: Ours, folder: Path) -> Mapping[str, float]:
+def profiled(case: Ours, folder: Path, events: int) -> Mapping[str, float]:
     """Run a pipeline under both profilers. Returns the seconds of its processes and threads."""
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
+    with scratch_folder() as scratch:
         broker, catalog = EmbeddedBroker(scratch / "broker", port=0), EmbeddedCatalog(scratch / "warehouse", port=0)
         try:
             address, uri = broker.start(), catalog.start()
-            topic = Topics(address).of(case.topic, EVENTS)
+            topic = Topics(address).of(case.topic, events)
             here = Surroundings(address, uri, catalog.warehouse, topic, PARTITIONS, scratch, "profiled")
             config, recording = scratch / "pipeline.toml", scratch / "java.jfr"
             config.write_text(replace(case, more=JAVA.format(recording=recording)).settings(here), encoding="utf-8")
@@ -141,15 +141,17 @@ def _frames(stacks: Sequence[tuple[Stack, int]], depth: int, left: float, row: i
 
 def main() -> None:
     cases = {case.name.removeprefix("ours: "): case for case in CASES}
-    name = sys.argv[1] if len(sys.argv) > 1 else next(iter(cases))
-    if (case := cases.get(name)) is None:
-        raise SystemExit(f"there is no case {name!r}; there are: {'; '.join(cases)}")
+    parser = argparse.ArgumentParser(prog="tests.benchmarks.profile")
+    parser.add_argument("--case", choices=cases, default=next(iter(cases)))
+    parser.add_argument("--events", type=int, default=EVENTS)
+    words = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    seconds = profiled(case, FOLDER)
+    seconds = profiled(cases[words.case], FOLDER, words.events)
     for name, each in sorted(seconds.items(), key=lambda item: -item[1]):
         if each >= LEAST_S:
             print(f"{each:8.2f} s  {name}")
-    print(f"{EVENTS / sum(seconds.values()):,.0f} events per CPU second while both profilers looked on; see {FOLDER}")
+    rate = words.events / sum(seconds.values())
+    print(f"{rate:,.0f} events per CPU second while both profilers looked on; see {FOLDER}")
 
 
 if __name__ == "__main__":

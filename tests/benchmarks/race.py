@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,13 +73,13 @@ def ground(folder: Path) -> Iterator[Ground]:
         yield Ground(folder, broker, catalog, broker.uri, catalog.uri, Topics(broker.uri))
 
 
-def one_run(system: System, here: Surroundings, count: int, ground: Ground) -> Run:
-    """Figures, or an exception: a run whose counts do not add up has none."""
+def one_run(system: System, here: Surroundings, count: int, ground: Ground, beside: Collection[int] = ()) -> Run:
+    """Figures, or an exception: a run whose counts do not add up has none. `beside`: further processes that work."""
     others = Others(ground)
     started = system.start(here, count)
     began, began_at = time.monotonic(), time.time()  # what we prepared for it before is not its time
     try:
-        tree = ProcessTree(started.pid)
+        tree = ProcessTree(started.pid, beside=beside)
         samples = watched(started, tree, began, count, STARTING + count / SLOWEST)
         share = others.share(tree.cpu())
         written = started.written()

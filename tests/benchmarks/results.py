@@ -110,6 +110,7 @@ class Results:
     latency: list[LatencyResult] = field(default_factory=list)
     starts: list[StartResult] = field(default_factory=list)
     growth: list[GrowthResult] = field(default_factory=list)
+    clusters: list[SystemResult] = field(default_factory=list)  # the first is local mode
 
     def system(self, name: str) -> SystemResult | None:
         return next((each for each in self.systems if each.name == name), None)

@@ -25,6 +25,7 @@ def shown(found: Results) -> str:
         _latency(found.latency),
         _starts(found.starts),
         _growth(found),
+        _clusters(found.clusters),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -58,11 +59,12 @@ def _systems(found: Results) -> list[str]:
         *("cold run", "peak MB", "files", "MB"),
     )
     rows = [(f"{each.name}{KINDS[each.kind]}", *_figures(each, best)) for each in found.systems]
-    failed = [f"{each.name}: {failure}" for each in found.systems for failure in each.failures]
-    return [
-        *table(("system", *head), rows),
-        *(["", "Without a figure:", *(f"- {each}" for each in failed)] if failed else []),
-    ]
+    return [*table(("system", *head), rows), *_failed(found.systems)]
+
+
+def _failed(found: Sequence[SystemResult]) -> list[str]:
+    failed = [f"{each.name}: {failure}" for each in found for failure in each.failures]
+    return ["", "Without a figure:", *(f"- {each}" for each in failed)] if failed else []
 
 
 def _figures(each: SystemResult, best: float | None) -> Iterator[str]:
@@ -120,6 +122,23 @@ def _growth(found: Results) -> list[str]:
         for point in each.points
     ]
     return table(("a batch", "CPU s", "s"), rows) if rows else []
+
+
+def _clusters(found: Sequence[SystemResult]) -> list[str]:
+    head = ("two cores", "events a second: steady state", "to local mode", "cold run", "events per CPU second", "MB")
+    local = found[0].typical(steady_speed) if found else None
+    rows = [
+        (
+            each.name,
+            number(each.typical(steady_speed)),
+            number(ratio(each.typical(steady_speed), local), 2),
+            number(each.typical(lambda run: run.cold.per_second)),
+            number(each.typical(steady_cpu)),
+            number(each.typical(lambda run: run.peak_mb)),
+        )
+        for each in found
+    ]
+    return [*table(head, rows), *_failed(found)] if rows else []
 
 
 def number(value: float | None, places: int = 0) -> str:

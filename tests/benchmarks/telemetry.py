@@ -10,13 +10,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
+from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.observe.events import BatchLanded
 from lakehouse_ingest.observe.watch import Event, Watch
 from lakehouse_ingest.pipeline.assembly import Running, opened
@@ -122,12 +122,12 @@ def pairs(count: int, topic: str, folder: Path, broker: str) -> Iterator[Mapping
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
-    with tempfile.TemporaryDirectory() as scratch:
-        server = EmbeddedBroker(Path(scratch) / "broker", port=0)
+    with scratch_folder() as scratch:
+        server = EmbeddedBroker(scratch / "broker", port=0)
         broker = server.start()
         try:
             topic = Topics(broker).of("plain", (BATCHES + 2) * BATCH)
-            found = list(pairs(count, topic, Path(scratch), broker))
+            found = list(pairs(count, topic, scratch, broker))
         finally:
             server.stop()
     ratios = sorted(each["ratio"] for each in found)

@@ -19,6 +19,7 @@ from catalog import (
     load,
 )
 from tests.services.catalogs import Can, Kind
+from tests.services.landings import expire_history
 
 COLUMNS = (Column("id", "long"), Column("site", "string"))
 
@@ -85,11 +86,5 @@ def compact(lake: CatalogClient, name: str) -> None:
 
 def expire(lake: CatalogClient, name: str) -> None:
     """All that no ref leads to directly: main's way back ends at its head."""
-    table = lake.pyiceberg.load_table(name)
-    held = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    expiry = table.maintenance.expire_snapshots()
-    for snapshot in table.metadata.snapshots:
-        if snapshot.snapshot_id not in held:
-            expiry = expiry.by_id(snapshot.snapshot_id)
-    expiry.commit()
+    expire_history(lake.pyiceberg.load_table(name))
     assert not load(lake, name).history_complete()

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     IntegerType,
@@ -91,18 +92,30 @@ def a_view(lake: CatalogClient, name: str) -> None:
 def delete_by_value(lake: CatalogClient, name: str, value: int) -> None:
     """What pyiceberg can't write: a file that says, all rows with this id are deleted."""
     table = lake.pyiceberg.load_table(name)
-    file = f"{re.sub('^file:(//)?', '', table.location())}/data/equality.parquet"
     field_id = table.schema().find_field("id").field_id
     named = pa.field("id", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(field_id)})
-    pq.write_table(pa.table([pa.array([value])], schema=pa.schema([named])), file)
+    rows = pa.table([pa.array([value])], schema=pa.schema([named]))
+    _delete(table, rows, content=DataFileContent.EQUALITY_DELETES, equality_ids=[field_id])
+
+
+def delete_by_position(lake: CatalogClient, name: str, position: int) -> None:
+    """Likewise a file that says, this row of the table's only file is deleted."""
+    table = lake.table(name)
+    (task,) = table.scan().plan_files()
+    rows = pa.table({"file_path": [task.file.file_path], "pos": pa.array([position], pa.int64())})
+    _delete(table, rows, content=DataFileContent.POSITION_DELETES)
+
+
+def _delete(table: Table, rows: pa.Table, **about: Any) -> None:
+    file = f"{re.sub('^file:(//)?', '', table.location())}/data/deletes.parquet"
+    pq.write_table(rows, file)
     deletes = DataFile.from_args(
-        content=DataFileContent.EQUALITY_DELETES,
+        **about,
         file_path=f"file://{file}",
         file_format=FileFormat.PARQUET,
         partition=Record(),
         record_count=1,
         file_size_in_bytes=Path(file).stat().st_size,
-        equality_ids=[field_id],
     )
     deletes.spec_id = table.spec().spec_id
     with table.transaction() as transaction:

@@ -4,14 +4,11 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import CommitTableResponse
-from pyiceberg.typedef import Record
 
 from catalog import (
     CatalogClient,
@@ -29,7 +26,7 @@ from catalog import (
     rewrite_rows,
     rows_with,
 )
-from tests.conformance.tables import DeletesWriter
+from tests.conformance.tables import delete_by_position
 from tests.services.catalogs import GIVEN, WITHOUT_GATE, Can, Kind
 
 pytestmark = pytest.mark.parametrize("kind", [*WITHOUT_GATE, *GIVEN], indirect=True, scope="package")
@@ -257,30 +254,6 @@ def test_rows_that_were_deleted_beside_their_file_do_not_come_back(
     _, changed = rewrite_rows(lake, unmade, "note", shouted, marked)
     assert changed == 2
     assert [(row["id"], row["note"]) for row in in_files(lake, unmade)] == [(1, "X"), (3, "X")]
-
-
-def delete_by_position(lake: CatalogClient, name: str, position: int) -> None:
-    """What pyiceberg can't write: a file that says, this row of the table's only file is deleted."""
-    table = lake.table(name)
-    (task,) = table.scan().plan_files()
-    file = f"{re.sub('^file:(//)?', '', table.location())}/data/position.parquet"
-    pq.write_table(pa.table({"file_path": [task.file.file_path], "pos": pa.array([position], pa.int64())}), file)
-    deletes = DataFile.from_args(
-        content=DataFileContent.POSITION_DELETES,
-        file_path=f"file://{file}",
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=1,
-        file_size_in_bytes=Path(file).stat().st_size,
-    )
-    deletes.spec_id = table.spec().spec_id
-    with table.transaction() as transaction:
-        producer: Any = transaction.update_snapshot().fast_append()
-        producer.new_manifest_writer = lambda spec: DeletesWriter(
-            spec, table.schema(), producer.new_manifest_output(), producer.snapshot_id, "deflate"
-        )
-        producer.append_data_file(deletes)
-        producer.commit()
 
 
 def test_whoever_decides_may_say_no(lake: CatalogClient, unmade: str) -> None:

@@ -4,17 +4,20 @@ import os
 import re
 import subprocess
 import sys
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
 from lakehouse_ingest.cli.verbs.check import check
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
+from lakehouse_ingest.ledger.keys import PROBE
 from lakehouse_ingest.operations import check as checks
 from lakehouse_ingest.settings import Settings
 from tests.live.test_ledger import events
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
+from tests.services.lax import LaxCatalog
 from tests.services.pipelines import JAVA_OPTIONS, settings_text
 
 pytestmark = pytest.mark.live
@@ -55,6 +58,22 @@ def test_all_is_in_order_and_nothing_stays(bench: Bench, topic: str, tmp_path: P
     assert "2 partitions, 10 offsets, one record read" in said
     assert bench.lake.list_namespaces() == namespaces
     assert files(warehouse) == before
+
+
+def test_each_table_that_can_not_be_dropped_is_named(bench: Bench, topic: str, tmp_path: Path) -> None:
+    create_topic(bench.broker, topic)
+    produce(bench.broker, topic, events(range(10), 1))
+    settings, namespace = tmp_path / "p.toml", f"check_{topic}"
+    bench.lake.create_namespace(namespace)
+    with LaxCatalog(bench.uri) as front:
+        front.fail(HTTPStatus.FORBIDDEN, method="DELETE", path=PROBE, times=9)
+        settings.write_text(settings_text(topic, bench.broker, front.uri, namespace))
+        code, marks, said = checked(settings, dict(os.environ))
+    left = [name for _, name in bench.lake.list_tables(namespace)]
+    assert len(left) == 2
+    assert all(f"dropping table {namespace}.{name}" in said for name in left), said
+    assert marks == {**dict.fromkeys(EVERYTHING, "ok"), "tidying": "no"}, said
+    assert code
 
 
 def test_a_warehouse_that_somebody_makes_meanwhile_stays(

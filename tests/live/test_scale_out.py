@@ -1,10 +1,13 @@
 """The same settings, but for `spark.master`, on several executors: each record lands once, whatever is killed."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
+from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
@@ -79,6 +82,33 @@ def killed_at_work(running: Running, machines: Machines) -> int:
     assert found, running.tail()
     os.kill(found[0], SIGKILL)
     return found[0]
+
+
+class TestClusterWithoutRoom:
+    def test_is_told_once_and_shown_until_there_is_room(
+        self, bench: Bench, topic: str, pipelines: Pipelines, tmp_path: Path
+    ) -> None:
+        events = fill(bench.broker, topic, 1000, PARTITIONS)
+        with Cluster(tmp_path, workers=1) as cluster:
+            text = settings(bench, topic, Machines(cluster.uri, lambda _: cluster.executors))
+            more = '[spark.options]\n"spark.executor.memory" = "1500m"\n[health]\nport = 0\n'
+            running = pipelines.start(text + more, "--until-latest")
+            told = running.wait_for("tasks_wait")
+            assert (told["master"], told["executors"]) == (cluster.uri, 0)
+            assert "no worker has room for an executor of any number of cores and 1500m" in told["error"]
+            page = running.wait_for("health_serves")["url"]
+            assert "has given us 0 executors" in shown(page)["doing"][topic]["reason"]
+            assert "tasks_wait" in {problem["event"] for problem in shown(page)["problems"]}
+            cluster.add_worker("1500m")
+            assert until(lambda: running.ended or "reason" not in shown(page)["doing"][topic], STARTING), running.tail()
+            assert running.wait(STARTING) == 0, running.tail()
+        assert len(running.events("tasks_wait")) == 1
+        is_there_once(bench, topic, events)
+
+
+def shown(page: str) -> Any:
+    with urlopen(f"{page}/status.json", timeout=10) as answer:
+        return json.load(answer)
 
 
 class TestPipelineOnTwoExecutors:

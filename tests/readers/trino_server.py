@@ -16,14 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from lakehouse_ingest.environment import java
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, any_free_port
 from lakehouse_ingest.environment.jars import cache_folder
 from lakehouse_ingest.environment.jars.download import download
 from lakehouse_ingest.environment.jars.lock import Jar
 from tests.services.doors import token_at
+from tests.services.engine import built
 from tests.services.pipelines import until
 
 VERSION = "476"
@@ -57,25 +56,21 @@ OPTIONS = (
 
 def fetched() -> Path:
     """The server's folder in the cache, with the one plugin that reads Iceberg."""
-    wanted = cache_folder() / "engines" / f"trino-{VERSION}"
-    wanted.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(wanted.with_suffix(".lock")):
-        if not wanted.exists():
-            fresh = wanted.with_suffix(".new")
-            shutil.rmtree(fresh, ignore_errors=True)
-            print(f"Fetching Trino {VERSION} into {wanted} (540 MB)")
-            (fresh / "got").mkdir(parents=True)
-            for _ in download("Trino", LOCK, fresh / "got"):
-                pass
-            with tarfile.open(fresh / "got" / f"trino-server-core-{VERSION}.tar.gz") as packed:
-                packed.extractall(fresh, filter="data")
-            with zipfile.ZipFile(fresh / "got" / f"trino-iceberg-{VERSION}.zip") as plugin:
-                plugin.extractall(fresh)
-            server = fresh / f"trino-server-core-{VERSION}"
-            (fresh / f"trino-iceberg-{VERSION}").rename(server / "plugin" / "iceberg")
-            server.rename(wanted)
-            shutil.rmtree(fresh)
-    return wanted
+    return built(cache_folder() / "engines" / f"trino-{VERSION}", _fetch)
+
+
+def _fetch(fresh: Path) -> Path:
+    print(f"Fetching Trino {VERSION} into {fresh.parent} (540 MB)")
+    (fresh / "got").mkdir()
+    for _ in download("Trino", LOCK, fresh / "got"):
+        pass
+    with tarfile.open(fresh / "got" / f"trino-server-core-{VERSION}.tar.gz") as packed:
+        packed.extractall(fresh, filter="data")
+    with zipfile.ZipFile(fresh / "got" / f"trino-iceberg-{VERSION}.zip") as plugin:
+        plugin.extractall(fresh)
+    server = fresh / f"trino-server-core-{VERSION}"
+    (fresh / f"trino-iceberg-{VERSION}").rename(server / "plugin" / "iceberg")
+    return server
 
 
 def java_for_trino() -> Path:

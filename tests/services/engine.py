@@ -7,13 +7,13 @@ class MinIO(Engine):
 """
 
 import os
+import shutil
 import subprocess
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -27,12 +27,15 @@ NOTHING: Mapping[str, str] = {}
 
 
 def built(wanted: Path, make: Callable[[Path], Path]) -> Path:
-    """`make` gets an empty folder, and says where in it the program is; once, whoever asks at the same time."""
+    """`make` gets an empty folder, and says what in it is wanted; once, whoever asks at the same time."""
     wanted.parent.mkdir(parents=True, exist_ok=True)
+    fresh = wanted.with_suffix(".new")
     with FileLock(wanted.with_suffix(".lock")):
         if not wanted.exists():
-            with TemporaryDirectory(dir=wanted.parent) as fresh:
-                make(Path(fresh)).rename(wanted)
+            shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
+            fresh.mkdir()
+            make(fresh).rename(wanted)
+            shutil.rmtree(fresh)
     return wanted
 
 

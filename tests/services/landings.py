@@ -35,6 +35,16 @@ BRANCH = "ours_1"
 TOKEN = "test.batch"
 
 
+def expire_history(table: Table) -> None:
+    """All snapshots that no ref leads to directly, as somebody may do who keeps no history."""
+    held = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    expiry = table.maintenance.expire_snapshots()
+    for snapshot in table.metadata.snapshots:
+        if snapshot.snapshot_id not in held:
+            expiry = expiry.by_id(snapshot.snapshot_id)
+    expiry.commit()
+
+
 @dataclass
 class LandingBench:
     """`others` is the catalog without trouble."""
@@ -111,14 +121,7 @@ class LandingBench:
             table.overwrite(table.scan().to_arrow())
 
     def expire(self) -> None:
-        """All snapshots that no ref leads to directly, as somebody may do who keeps no history."""
-        table = self.table()
-        held = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        expiry = table.maintenance.expire_snapshots()
-        for snapshot in table.metadata.snapshots:
-            if snapshot.snapshot_id not in held:
-                expiry = expiry.by_id(snapshot.snapshot_id)
-        expiry.commit()
+        expire_history(self.table())
 
     def roll_back(self, snapshot: int | None) -> None:
         assert snapshot is not None

@@ -30,17 +30,15 @@ class Cluster:
     """Workers of one core each, in an environment that knows nothing of this project."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
-        self._folder, self._workers, self._ending = folder, workers, ExitStack()
+        self._folder, self._first, self._ending = folder, workers, ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.uri = ""
 
     def __enter__(self) -> Self:
         with self._ending as started:
             self.uri = self._start("master", MASTER, *PORTS, until_said=ADDRESS)[1]
-            for number in range(self._workers):
-                place = ("--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"))
-                registered = re.compile(r"Successfully registered with master (\S+)")
-                self._start(f"worker-{number}", WORKER, *PORTS, *place, self.uri, until_said=registered)
+            for _ in range(self._first):
+                self.add_worker()
             self._ending = started.pop_all()
         return self
 
@@ -48,6 +46,17 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ending.close()
+
+    def add_worker(self, memory: str = "1g") -> None:
+        number = len(self._processes)
+        place = ("--cores", "1", "--memory", memory, "--work-dir", str(self._folder / f"work-{number}"))
+        registered = re.compile(r"Successfully registered with master (\S+)")
+        self._start(f"worker-{number}", WORKER, *PORTS, *place, self.uri, until_said=registered)
+
+    @property
+    def processes(self) -> list[int]:
+        """The master and the workers."""
+        return [process.pid for process in self._processes]
 
     @property
     def executors(self) -> list[int]:

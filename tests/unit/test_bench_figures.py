@@ -14,7 +14,7 @@ from subprocess import PIPE
 import pytest
 
 from lakehouse_ingest.settings import load_settings
-from tests.benchmarks import bars, growth, page, table, topics
+from tests.benchmarks import bars, clusters, growth, page, table, topics
 from tests.benchmarks.figures import Sample, Span, at_commits, cold, cpu_at, middle, percentile, ratio, steady
 from tests.benchmarks.latency import Seen, delays
 from tests.benchmarks.ours import BASE, CASES, COLUMNS, INFERRED, Ours
@@ -234,6 +234,23 @@ class TestBars:
         assert {bar.figure: bar.value for bar in bars.bars(few)}[
             "a batch after 10,000 commits to the first 100"
         ] is None
+
+    def test_compare_the_slowest_cluster_with_local_mode(self) -> None:
+        run = Run(Span(100, 2.0, 1.0), Span(60, 1.0, 0.3), 900.0, 12, 3.5, 0.01)
+        speeds = {clusters.LOCAL: 1.0, clusters.WITHIN: 1.1, clusters.STANDALONE: 1.6}
+        found = replace(
+            results(),
+            clusters=[
+                SystemResult(name, "ours", [replace(run, steady=Span(60, s, 0.3))]) for name, s in speeds.items()
+            ],
+        )
+        (bar,) = [each for each in bars.bars(found) if "executors" in each.figure]
+        assert bar.value == pytest.approx(1 / 1.6)
+        assert bar.met is False
+        assert f"| {clusters.STANDALONE} | 38 | 0.62 | 50 | 200 | 900 |" in table.shown(found)
+        found.clusters[1].runs.clear()
+        (unknown,) = [each for each in bars.bars(found) if "executors" in each.figure]
+        assert unknown.value is None, "as long as one of them has no figure"
 
 
 class TestTable:

@@ -199,3 +199,52 @@ class TestName:
         for folder in folders:
             assert (folder / "__init__.py").exists(), folder
             assert folder.name not in PACKAGES, folder
+
+
+# Runs pytest where there is no pyspark and no py4j, and so no way to Java. What pickles for Spark is plain Python in a
+# folder of pyspark, which can be imported alone.
+WITHOUT_SPARK = """
+import importlib.util, sys
+from pathlib import Path
+from types import ModuleType
+
+(pyspark,) = importlib.util.find_spec("pyspark").submodule_search_locations
+stand_in = sys.modules["pyspark"] = ModuleType("pyspark")
+stand_in.__path__ = []
+name, folder = "pyspark.cloudpickle", Path(pyspark, "cloudpickle")
+spec = importlib.util.spec_from_file_location(
+    name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+)
+stand_in.cloudpickle = sys.modules[name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(stand_in.cloudpickle)
+sys.modules["py4j"] = None
+
+import pytest
+sys.exit(pytest.main(["--noconftest", "--setup-plan", "-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+def planned_without_spark(folder: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_SPARK, str(folder)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+class TestTestsOfStages:
+    """They are not run here, but imported, and each of their fixtures is looked up."""
+
+    def test_need_no_spark_and_no_java(self) -> None:
+        found = planned_without_spark("tests/stages")
+        assert found.returncode == 0, found.stdout[-2000:]
+        assert "test_routing.py" in found.stdout
+
+    @pytest.mark.parametrize(
+        "planted",
+        [
+            "from pyspark.sql import SparkSession\ndef test(): pass",
+            "import lakehouse_ingest.environment.spark_session\ndef test(): pass",
+            "def test(spark): pass",
+        ],
+    )
+    def test_would_be_seen_to_need_it(self, planted: str, tmp_path: Path) -> None:
+        (tmp_path / "test_planted.py").write_text(planted)
+        assert planned_without_spark(tmp_path).returncode != 0

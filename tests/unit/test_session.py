@@ -1,15 +1,18 @@
 """What of a session can be seen from outside."""
 
 import os
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from lakehouse_ingest.environment.java import find_java
-from lakehouse_ingest.environment.spark_process import HOME, OTHERS, Line, command, environment
+from lakehouse_ingest.environment.spark_process import HOME, MEMORY, OTHERS, Line, command, environment, spark_process
 from lakehouse_ingest.environment.spark_session import IMPORT_PATHS, _arguments, _catalog_options, _options
 from lakehouse_ingest.observe.watch import Watch
 from lakehouse_ingest.settings import SparkSettings
@@ -25,6 +28,14 @@ class TestOptions:
         assert "planted" in str(options)
         assert "planted" not in str(command(JAVA, _arguments(options)))
         assert _arguments(options)["spark.jars"] == "a.jar"
+
+    def test_keep_temporary_files_of_java_in_our_folder(self, tmp_path: Path) -> None:
+        """Unless the settings name another: of two options the last one counts."""
+        theirs = {"spark.driver.extraJavaOptions": "-Djava.io.tmpdir=/theirs"}
+        scratch = tmp_path / "with a space"
+        given = _options("plant", SparkSettings(options=theirs), [], scratch)["spark.driver.extraJavaOptions"]
+        folders = [word for word in shlex.split(given) if word.startswith("-Djava.io.tmpdir=")]
+        assert folders == [f"-Djava.io.tmpdir={scratch / 'java'}", "-Djava.io.tmpdir=/theirs"]
 
     def test_put_jars_of_the_settings_beside_ours(self, tmp_path: Path) -> None:
         settings = SparkSettings(options={"spark.jars": "/opt/b.jar,/opt/c.jar"})
@@ -136,3 +147,28 @@ class TestLine:
         logger = {"logger": line.logger} if line.logger else {}
         spark = {"event": "spark", "pipeline": "plant-7", "log_level": line.level, "line": line.text}
         assert lines == [{**spark, **logger}]
+
+
+class TestJavaProcess:
+    def test_is_ended_though_a_signal_comes_right_after_its_fork(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It hears nothing of our end here: its standard input is open, and it does not listen to it."""
+        java, forked = tmp_path / "java", list[subprocess.Popen[bytes]]()
+        java.write_text("#!/bin/sh\nexec sleep 60 <&-\n")
+        java.chmod(0o755)
+
+        class Signalled(subprocess.Popen[bytes]):
+            def __init__(self, *words: Any, **options: Any) -> None:
+                super().__init__(*words, **options)
+                forked.append(self)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        monkeypatch.setattr(subprocess, "Popen", Signalled)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt), spark_process(java, {MEMORY: "1g"}, [], tmp_path) as started:
+                started.connected()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert [process.poll() for process in forked] == [-signal.SIGKILL]

@@ -2,7 +2,7 @@
 
 py4j's server ends when its standard input does, and only we hold the other end of that pipe. So the JVM ends with us,
 even by SIGKILL. It runs in a process session of its own, or Ctrl-C in the terminal would end it before our last commit.
-Its output goes to a log file. It listens on loopback, behind a token.
+Its output goes to a log file, and its temporary files to a scratch folder. It listens on loopback, behind a token.
 """
 
 import os
@@ -10,7 +10,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.errors import TryAgain
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -34,20 +35,24 @@ class Jvm:
         """`lock` is an open file, which stays locked until the JVM has ended as well."""
         self.name, self.log = name, log
         py4j = next(SPARK_JARS.glob("py4j-*.jar"))
-        command = [str(find_java()), *OPTIONS, *options, "-cp", os.pathsep.join(map(str, [py4j, *classpath]))]
-        command += ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
-        with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-                pass_fds=(lock,),
-            )
-        try:
+        with ExitStack() as started:
+            # Java unpacks libraries of 1 MB each, and leaves them behind if it is killed.
+            scratch = f"-Djava.io.tmpdir={started.enter_context(scratch_folder())}"
+            command = [str(find_java()), *OPTIONS, scratch, *options]
+            command += ["-cp", os.pathsep.join(map(str, [py4j, *classpath]))]
+            command += ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
+            with log.open("wb") as errors:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    start_new_session=True,
+                    pass_fds=(lock,),
+                )
+            started.callback(self._kill)
             port, token = self._greeting()
             # Without memory management the few objects that we make live as long as the JVM, and no finalizer
             # talks to a JVM that is gone.
@@ -61,9 +66,7 @@ class Jvm:
                 )
             )
             self._redirect_output()
-        except BaseException:
-            self._kill()
-            raise
+            self._ending = started.pop_all()
 
     @property
     def classes(self) -> Any:
@@ -101,10 +104,9 @@ class Jvm:
         with suppress(Py4JError, OSError):
             self._gateway.close()
         self._close_pipes()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._kill()
+        self._ending.close()
 
     def _greeting(self) -> list[str]:
         """The port and the token, a line each: nothing else is printed before we redirect the output."""

@@ -6,7 +6,6 @@ The figures that count are those of `make bench`, where all systems run in turn 
 import json
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -15,6 +14,7 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
+from lakehouse_ingest.environment.scratch import scratch_folder
 from tests.benchmarks.peers.program import LOG
 from tests.benchmarks.systems import Surroundings, System, event
 from tests.services.kafka import create_topic, produce
@@ -28,8 +28,7 @@ def run_alone(system: System) -> None:
     """The first word of the command line is the number of events."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     system.prepare()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         (folder / "run").mkdir()
         with EmbeddedBroker(folder / "broker", port=0) as broker, EmbeddedCatalog(folder / "lake", port=0) as catalog:
             assert broker.uri

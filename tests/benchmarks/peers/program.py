@@ -28,7 +28,11 @@ class Program:
         fatal: str = "",
     ) -> None:
         self._target, self._count, self._fatal = target, count, fatal
-        environment = {**os.environ, **(environment or {})}
+        # What a system that is killed leaves behind goes with the folder of its run.
+        scratch = here.folder / "tmp"
+        scratch.mkdir()
+        java = f"-Djava.io.tmpdir={scratch} {os.environ.get('JAVA_TOOL_OPTIONS', '')}"
+        environment = {**os.environ, "TMPDIR": str(scratch), "JAVA_TOOL_OPTIONS": java, **(environment or {})}
         self._running = Running([*map(str, command)], environment, here.folder / LOG)
 
     @property
