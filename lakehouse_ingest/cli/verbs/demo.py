@@ -307,7 +307,7 @@ def _through(
     screen.say(f"{plant.made.acknowledged:,} events produced; the last of them are being written")
     wait(lambda: _reached(_complete(here), ends))
     landed = screen.elapsed
-    # Of the last batch we are told a moment after it is done.
+    # The event of the last batch comes a moment after the batch is done.
     due = sum(end - held.get(at, 0) for at, end in ends.items())
     wait(lambda: screen.counts.received >= due or screen.elapsed > landed + TOLD_S)
     return ends, {"until_spark": began, "ingesting": landed - began, "last_events": landed - produced, "all": landed}
