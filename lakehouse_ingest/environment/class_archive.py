@@ -70,7 +70,7 @@ def prepare(java: Path) -> bool:
             " can be written"
         ) from broken
     except subprocess.TimeoutExpired as late:
-        raise TryAgain(f"Java has not kept its classes within {PATIENCE_S:.0f} s; it starts without them") from late
+        raise TryAgain(f"Java did not archive its classes within {PATIENCE_S:.0f} s; it starts without them") from late
 
 
 def warm(java: Path, fresh: Path) -> None:
@@ -106,7 +106,9 @@ def _make(java: Path, made: Path) -> bool:
             ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # noqa: S603
             if not fresh.is_file():
                 why = (ended.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-                raise TryAgain(f"Java has not kept its classes in {made.parent} ({why[:80]}); it starts without them")
+                raise TryAgain(
+                    f"Java did not archive its classes in {made.parent} ({why[:80]}); it starts without them"
+                )
             fresh.rename(made)
     return True
 

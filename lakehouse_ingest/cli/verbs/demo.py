@@ -321,7 +321,9 @@ def _watch(running: Running, work: Future[None], screen: Screen, until: Callable
         if len(counts.batches) > batches:
             batches, since = len(counts.batches), screen.elapsed
         if screen.elapsed - since > PATIENCE_S:
-            raise TryAgain(f"nothing has landed for {PATIENCE_S:.0f} s: run with --debug, or see the log of the broker")
+            raise TryAgain(
+                f"no batch was committed for {PATIENCE_S:.0f} s: run with --debug, or see the log of the broker"
+            )
         if running.stop.wait(LOOK_S):
             raise Interrupted("stopped before its end; what has landed stays, and the same command goes on from there")
         if work.done():
