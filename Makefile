@@ -25,8 +25,8 @@ help:
 	@echo "make lock       resolve the locked versions anew"
 	@echo "make clean      remove the virtual environment; lakehouse-ingest clean removes the downloaded jars"
 
-# The lock names every package with its hashes; uv reads it many times faster than pip. Unless it is told to, it compiles
-# nothing, and whoever may not write into the environment would compile half of it at each start.
+# The lock names every package with its hashes; uv reads it many times faster than pip. By default uv compiles nothing,
+# and a user who may not write into the environment would compile half of it at each start.
 $(VENV)/.installed: requirements.lock pyproject.toml
 	@echo "Installing the locked Python packages (about 700 MB, most of it Spark) into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,6 +1,6 @@
 """Only our own settings may name code, for a table, its `config` and `/v1/config` are written by others.
 
-Iceberg's libraries load and call the classes that the properties below name. Without this module, anybody who may alter
+Iceberg's libraries load and call the classes that the properties below name. Without this module, anyone who may alter
 a table or configure the catalog could run code in this process, with our credentials.
 
 - For pyiceberg, unknown classes are dropped, and pyiceberg takes its default. Nothing is lost by that. Lists and

@@ -108,7 +108,7 @@ class FileWriter:
         return self._receipts
 
     def abandon(self) -> None:
-        """Delete the files; only for a writer whose receipts were not sent to anybody, or the table may have them.
+        """Delete the files; only for a writer whose receipts were not sent to anyone, or the table may have them.
 
         What can't be deleted stays as an orphan, which maintenance finds.
         """

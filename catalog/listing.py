@@ -37,7 +37,7 @@ def live_files(
 ) -> Iterator[LiveFile]:
     """List the files of main's head, or of another snapshot.
 
-    Raises RequestRefused if delete files remove rows of them: whoever reads the data files alone would see those
+    Raises RequestRefused if delete files remove rows of them: a reader of the data files alone would see those
     rows. With `deletes` such files are listed too. Raises FileMissing if a manifest is gone.
     """
     table = client.table(name)

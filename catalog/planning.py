@@ -112,7 +112,7 @@ def _spelled(sort: Sort, names: Collection[str]) -> Sort:
 def additions(current: TableState, columns: Iterable[tuple[str, Column]]) -> tuple[tuple[Add, ...], tuple[str, ...]]:
     """Plan columns below the paths of structs ("" is the table): the missing ones, and why others can't be added.
 
-    Existing columns stay as they are, and so do their doc strings, where whoever added one may have described it.
+    Existing columns stay as they are, and so do their doc strings, in which their authors may have described them.
     """
     walk = Comparison(current, Contract(max_columns=None, max_depth=None))
     wanted: dict[str, list[Column]] = {}

@@ -1,7 +1,7 @@
 """All that we use of pyiceberg beyond its public interface, each with the reason.
 
-pyiceberg may change these with any release, so `pyproject.toml` pins its minor version. Whoever raises the pin reads
-this module against the new release first; no other module may touch a name with an underscore.
+pyiceberg may change these with any release, so `pyproject.toml` pins its minor version. Before you raise the pin, read
+this module against the new release; no other module may touch a name with an underscore.
 """
 
 from collections.abc import Iterator, Mapping
@@ -302,7 +302,7 @@ class LimitedRestCatalog(RestCatalog):
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         """As pyiceberg does, but the table's own properties don't say how its files are reached.
 
-        Otherwise, whoever may alter the table could send our rows elsewhere. Iceberg for Java ignores them as well.
+        Otherwise, anyone who may alter the table could send our rows elsewhere. Iceberg for Java ignores them as well.
         """
         location, credentials = table_response.metadata_location, table_response.storage_credentials
         whose = f"the catalog's answer for table {'.'.join(identifier_tuple)}"

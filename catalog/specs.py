@@ -14,7 +14,7 @@ _PLAIN = ("year", "month", "day", "hour", "void")
 _NUMBERED = ("bucket", "truncate")
 _UNDERSTOOD = "understood are column, year(column), month(…), day(…), hour(…), bucket(16, column) and truncate(4, …)"
 _HIDDEN = "***"
-# Keys of properties whose values are secrets; whoever knows more of them hands over a longer list.
+# Keys of properties whose values are secrets; callers that know more of them hand over a longer list.
 HIDDEN_KEYS = r"(?i)token|secret|password|credential|authorization|access-key|account-key|proxy-uri|sas|^header\."
 
 

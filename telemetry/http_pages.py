@@ -1,4 +1,4 @@
-"""A few pages over HTTP for whoever watches this process. Nobody can hang it, and nobody can swamp it.
+"""A few pages over HTTP to watch this process. No client can make them hang or swamp them.
 
 Each connection has a thread of its own, and there are few of them. When all are taken, the oldest connection is cut off
 for the newest. A connection that sends or takes nothing for a while is cut off as well.

@@ -60,7 +60,7 @@ def _rendered_without_secrets(_: Any, __: str, line: Any) -> str:
 
 
 def _spelled_out(_: Any, __: str, event: Event) -> Event:
-    """For a terminal, which obeys escapes from anybody. Stacks keep their lines; JSON spells escapes out anyway."""
+    """For a terminal, which obeys escapes from anyone. Stacks keep their lines; JSON spells escapes out anyway."""
     parted = ("exception", "stack")
     return {
         key: "\n".join(map(_visible, value.split("\n") if key in parted else [value]))

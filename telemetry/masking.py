@@ -16,7 +16,7 @@ SHORTEST = 4
 # A line of a PEM block is a secret too: a traceback or a text log may break the block apart.
 SHORTEST_LINE = 16
 
-# The usual words, for whoever hands over no list by `mask_names`.
+# The usual words, for callers that hand over no list by `mask_names`.
 _WORDS = (
     r"passw(?:or)?d|passphrase|secret|token|credential|authori[sz]ation|cookie|sasl[._-]?jaas"
     r"|(?:api|access|private|account|sas|sse|cryption)[._-]?key|key[._-]?pem"

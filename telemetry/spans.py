@@ -22,12 +22,12 @@ class Span:
 
     @property
     def recorded(self) -> bool:
-        """Whether anybody will see it. If not, what is costly to find out need not be found out."""
+        """Whether anyone will see the span. If not, costly attributes need not be computed."""
         return False
 
     @property
     def traceparent(self) -> str:
-        """As W3C defines it, for links to this span. Empty where nobody will see the span."""
+        """As W3C defines it, for links to this span. Empty if no one will see the span."""
         return ""
 
     def link(self, traceparent: str, /, **attributes: object) -> bool:  # noqa: ARG002  the recording one needs it

@@ -61,7 +61,7 @@ def progress(watch: Watch, name: str, console: Console | None = None) -> Iterato
     shown = ProgressLine(name)
     with (
         watch.heard_by(shown),
-        # Whoever writes to stderr meanwhile writes above it.
+        # Other output to stderr appears above it.
         Live(
             console=console,
             get_renderable=shown.line,

@@ -85,7 +85,7 @@ def prepare(java: Path) -> bool:
             " can be written"
         ) from broken
     except subprocess.TimeoutExpired as late:
-        raise TryAgain(f"Java has not kept its classes within {PATIENCE_S:.0f} s; it starts without them") from late
+        raise TryAgain(f"Java did not archive its classes within {PATIENCE_S:.0f} s; it starts without them") from late
 
 
 def make(made: Path, write: Callable[[Path], None]) -> bool:
@@ -135,7 +135,7 @@ def _write(java: Path, fresh: Path) -> None:
     if not fresh.is_file():
         why = (ended.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         folder = fresh.parent.parent
-        raise TryAgain(f"Java has not kept its classes in {folder} ({why[:80]}); it starts without them")
+        raise TryAgain(f"Java did not archive its classes in {folder} ({why[:80]}); it starts without them")
 
 
 def _remove_unfinished(folder: Path) -> None:

@@ -50,7 +50,7 @@ TUNED = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.shuffle.partitions": "8",  # of Iceberg's actions
-    # What tasks are told may hold credentials. Beyond this size pyspark would write it to a file.
+    # What is sent to tasks may hold credentials. Beyond this size pyspark would write it to a file.
     "spark.broadcast.UDFCompressionThreshold": str(2**31 - 1),
     "spark.python.daemon.module": "lakehouse_ingest.pipeline.python_daemon",  # imports once for all workers
 }
@@ -152,7 +152,7 @@ def session_of_its_own(spark: SparkSession) -> Iterator[SparkSession]:
     """A clone of this session, whose client of `lake` is new and is closed after the block.
 
     A client whose token could not be renewed within a few seconds never renews it again (iceberg#17756). And a client
-    that nobody closes renews its token for ever, though nobody uses it any more.
+    that is never closed renews its token for ever, though it is no longer used.
     """
     own = SparkSession(spark.sparkContext, spark_internals.java_session(spark).cloneSession())
     try:

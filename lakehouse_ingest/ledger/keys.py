@@ -1,4 +1,4 @@
-"""Every name under which we store something in a table. Whoever changes the ledger's format reads this list.
+"""Every name under which we store something in a table. Read this list before you change the ledger's format.
 
 `docs/reference/tables-we-keep.md` is generated from `DURABLE`. The package `catalog` may import nothing of ours, so it
 spells two of the names again; `tests/unit/test_ledger_keys.py` fails if the spellings differ.
@@ -75,7 +75,7 @@ DURABLE: tuple[DurableKey, ...] = (
         DurablePlace.SUMMARY,
         MARK,
         "The mark of a stream: which batch wrote the snapshot, and up to which offsets the table is done. Every later"
-        " commit copies it, whoever makes that commit.",
+        " commit copies it, no matter who commits.",
         _STREAM,
     ),
     DurableKey(

@@ -1,4 +1,4 @@
-"""A record that anybody may see: its shape and the names of known fields, without its text and numbers."""
+"""A record that anyone may see: its shape and the names of known fields, without its text and numbers."""
 
 import re
 from collections.abc import Collection

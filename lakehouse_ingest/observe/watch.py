@@ -56,7 +56,7 @@ class Watch:
 
     @property
     def looked_at(self) -> bool:
-        """Whether anybody asks what the streams are doing."""
+        """Whether anyone asks what the streams are doing."""
         return self._served or self.measures
 
     def hide(self, secret: str) -> None:
@@ -216,7 +216,7 @@ class Watch:
         others = before.model_copy(update={"log": before.log.model_copy(update={"level": now.log.level})}) != now
         self.emit(LogLevelChanged(to=now.log.level, other_changes="taken at the next start" if others else None))
 
-    # -- for whoever asks ---------------------------------------------------------------------------------
+    # -- for pages and verbs ------------------------------------------------------------------------------
 
     @contextmanager
     def serving(self, settings: HealthSettings, about: Mapping[str, object] = NOTHING) -> Iterator[str | None]:

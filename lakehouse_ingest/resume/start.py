@@ -171,7 +171,7 @@ class Opening:
         # If a start was killed between its claim and its registering, the batch log knows it, but not its tables.
         registered = self.lake.registered(self._record) if self.lake.knows(self._record) else {}
         known = {} if registered else self._found()
-        # `_claim` finds out whether a known table was dropped. Topics that a pattern finds need no table: anybody may
+        # `_claim` finds out whether a known table was dropped. Topics that a pattern finds need no table: anyone may
         # have created one of them, so without a table its records are dead-lettered, and nothing stops.
         sure = self._expected(() if self.stream.topic_pattern else self.stream.topics)
         self.lake.need(*(name for name in sure if name not in (registered or known)))

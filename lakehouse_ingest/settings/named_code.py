@@ -1,6 +1,6 @@
 """Options and properties of others that name code: a class, a module, a jar, or a Java option that loads one.
 
-Through them, whoever may write a settings file could run any code. So they need --allow-code, as `module:function`
+Through them, anyone who may write a settings file could run any code. So they need --allow-code, as `module:function`
 does. Options that are known to load no foreign code pass. A caller from Python runs code anyway, and needs the
 environment variable all the same.
 """

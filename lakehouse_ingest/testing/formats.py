@@ -135,10 +135,10 @@ def what_was_seen_is_told_of_each_record_and_of_nothing_is_nothing(form: Format,
     of_each = [{*_seen(form, [value]).fields} for value in samples.sound_values]
     held = [{name for name, seen in _seen(form, [value]).fields.items() if seen.values} for value in _all(samples)]
     wanted = [{*fields} for _, fields in samples.sound]
-    assert held == [*wanted, *(set() for _ in samples.broken)], f"of each record alone these fields are told: {held}"
-    assert all(few <= more for few, more in zip(wanted, of_each, strict=True)), f"these fields are told: {of_each}"
+    assert held == [*wanted, *(set() for _ in samples.broken)], f"each record alone shows these fields: {held}"
+    assert all(few <= more for few, more in zip(wanted, of_each, strict=True)), f"these fields are seen: {of_each}"
     together = {column.field for column in _columns(form, samples)}
-    assert together == wanted[0].union(*wanted), f"of all records together these fields are told: {together}"
+    assert together == wanted[0].union(*wanted), f"all records together show these fields: {together}"
     merged = SeenFields()
     for value in reversed(_all(samples)):
         merged.merge(_seen(form, [value]))
@@ -158,7 +158,7 @@ def a_field_is_told_as_text(form: Format, samples: Samples) -> None:
         assert found.to_pylist()[: len(wanted)] == wanted, f"the texts of the field {name} are {found}"
         within = form.field(values, [name, nobody]).to_pylist()
         assert within == [None] * len(values), f"a path within the text {name} has the texts {within}"
-        assert len(form.field(values.slice(0, 0), [name])) == 0, "of no record a field is told"
+        assert len(form.field(values.slice(0, 0), [name])) == 0, "without records there are texts of a field"
 
 
 def columns_and_the_exact_decoder_agree(form: Format, samples: Samples) -> None:

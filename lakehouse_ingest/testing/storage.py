@@ -25,7 +25,7 @@ class Place:
     location: str  # with its scheme
     catalog: CatalogSettings = field(default_factory=CatalogSettings)
     s3: S3Settings = field(default_factory=S3Settings)
-    embedded: bool = True  # whether the embedded catalog is told of it; without, its tables are in its folder
+    embedded: bool = True  # whether the embedded catalog puts its tables there; if not, they are in its folder
     nowhere: str = ""  # a place of the store that is not there
     jars: Path | None = None
 

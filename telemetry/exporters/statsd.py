@@ -2,7 +2,7 @@
 
 It sends every few seconds what was added since: counters as `|c` and gauges as `|g`. The single values of a histogram
 are gone by then, so it sends the histogram's count and sum as counters, and its least and greatest value as gauges.
-A datagram waits for nobody. What cannot be sent is counted; nobody knows what was sent and never received.
+Sending a datagram never waits. What cannot be sent is counted; what was sent and never received is not known.
 """
 
 import os

@@ -294,7 +294,7 @@ def exit_page() -> str:
         table(("code", "meaning"), rows),
         EXITS,
         "Several streams: the process ends with the code of the first stream that failed. `recover`, `acknowledge` and"
-        " `adopt` end with 3 as long as somebody has to choose, or to say `--yes`.",
+        " `adopt` end with 3 as long as a choice or `--yes` is missing.",
         "## Errors in Python\n\nA caller of the Python API gets exceptions instead of exit codes. They are in"
         f" `lakehouse_ingest.errors`:\n\n{table(('exception', 'exit code', 'is a'), classes)}",
     )

@@ -1,4 +1,4 @@
-"""A broker or a catalog goes away: the pipeline waits for it, says so, and goes on by itself, or gives up in time."""
+"""A broker or a catalog goes away: the pipeline says so, waits, and goes on by itself, or gives up after the limit."""
 
 import os
 import time

@@ -1,7 +1,7 @@
-"""A broker that restarts or comes back with an older log, and topics that become others, under a pipeline that runs.
+"""A broker restarts or comes back with an older log, and topics are changed or recreated, while a pipeline runs.
 
-Every offset ends in exactly one place, or the pipeline stops with what was found; and goes on once a person has said
-what is to be done.
+Every offset ends in exactly one place, or the pipeline stops and says what it found. It goes on once a person has
+decided.
 """
 
 import os
@@ -185,7 +185,7 @@ def test_partitions_that_are_added(bench: Bench) -> None:
     ],
 )
 def test_a_topic_that_is_made_anew_while_it_runs(bench: Bench, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark knows it by its name, and where it has as many records as before, or none, no batch comes to find out."""
+    """Spark knows a topic by its name. If it has as many records as before, or none, no batch finds out."""
     monkeypatch.setattr(one_start, "TOPICS_S", 0.5)
     topic = Topic.of(bench, f"made_anew_{length}")
     topic.produce(10)
@@ -206,7 +206,7 @@ def test_a_topic_that_is_made_anew_while_it_is_down(bench: Bench, length: int) -
 
 
 def test_a_topic_that_is_deleted_while_it_runs(bench: Bench) -> None:
-    """It is waited for, and another one of its name is another one."""
+    """It is waited for. A new topic with its name is another topic."""
     topic = Topic.of(bench, "deleted", limit=2)
     topic.produce(10)
     given_up = pytest.raises(TryAgain, match=r"given up after 2 s: the topic deleted is not there.*; create it, or fix")
@@ -356,7 +356,7 @@ def beside(harmed: Harmed, spark: SparkSession, rest_uri: str, tmp_path: Path) -
 @pytest.mark.long
 @pytest.mark.parametrize("end", [Harmed.stop, Harmed.kill])
 def test_a_broker_that_restarts(harmed: Harmed, beside: Bench, end: Callable[[Harmed], None]) -> None:
-    """What was asked for in the middle of it lands, and what comes after it."""
+    """What was produced during the restart is written, and what comes after it."""
     topic = Topic.of(beside, f"restarts_{end.__name__}", 2)
     topic.produce(10)
     with topic.running() as run:
@@ -371,7 +371,7 @@ def test_a_broker_that_restarts(harmed: Harmed, beside: Bench, end: Callable[[Ha
 @pytest.mark.long
 @pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
 def test_a_broker_that_comes_back_with_an_older_log(harmed: Harmed, beside: Bench, *, down: bool) -> None:
-    """As after an election of one that lagged behind: the end went back, and its offsets will mean other records."""
+    """As after the election of one that lagged behind: the end went back, and offsets will mean other records."""
     topic = Topic.of(beside, f"older_{'down' if down else 'running'}")
     topic.produce(10)
     if down:

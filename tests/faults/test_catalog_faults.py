@@ -1,7 +1,7 @@
-"""A catalog that fails, before and after it has done what it was asked: every offset ends in exactly one place.
+"""A catalog fails before or after it has done what it was asked: every offset ends in exactly one place.
 
-The pipeline reaches the catalog through a proxy that does the harm, and whoever reads back what became of it, or
-changes a table meanwhile, goes past it.
+The pipeline reaches the catalog through a proxy that does the harm. What reads back the result, or changes a table
+meanwhile, goes past the proxy.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -174,7 +174,7 @@ class Alone:
 
 @pytest.mark.usefixtures("_healed")
 def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> None:
-    """Twice: a stream need not begin again for it. What lasts is for the stream to wait for."""
+    """Twice, so that the stream need not begin again. Failures that last are left to the stream."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
     look: Plan = {"method": "GET", "path": "/t$", "agent": PYICEBERG}
     for said in ("500", "503", "429", "reset"):
@@ -190,7 +190,7 @@ def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> N
 @pytest.mark.usefixtures("_healed")
 @pytest.mark.parametrize("when", [BEFORE, AFTER])
 def test_one_lost_answer_among_many_openings_is_asked_for_again(bench: Bench, proxy: Faulty, when: When) -> None:
-    """For its own table: with hundreds of them a start that began anew for each lost answer would never end."""
+    """With hundreds of tables, a start that began again for each lost answer would never end."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
     names = [f"{alone.namespace}.t{number}" for number in range(len(FAULTS))]
     for name in names:
@@ -213,8 +213,8 @@ def test_one_lost_answer_among_many_openings_is_asked_for_again(bench: Bench, pr
 
 @pytest.mark.usefixtures("_healed")
 def test_a_commit_that_was_heard_and_whose_history_others_cut(bench: Bench, proxy: Faulty) -> None:
-    """A note tells that it was, and its own mark is remembered. Another pipeline's is not carried over the cut, for it
-    may be older than what that one has landed since; but that it was here is known."""
+    """A note shows that it took effect, and its own mark is remembered. Another pipeline's mark is not carried over
+    the cut, because that pipeline may have committed more since. But that it wrote to the table stays known."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
     other = PipelineTables(connection_to(bench.uri), "other")
 
@@ -274,7 +274,7 @@ def test_every_fault_of_a_request_of_pyiceberg(
 @pytest.mark.usefixtures("_healed")
 @pytest.mark.parametrize("asked", ["branch", "column", "properties", "rows"])
 def test_a_replica_that_has_not_heard_of_a_table(bench: Bench, proxy: Faulty, asked: str) -> None:
-    """Its 404 to a commit is no sign that the table was dropped: another look tells."""
+    """Its 404 to a commit does not mean that the table was dropped: another look shows it."""
     ask, plan = REQUESTS[asked]
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
     planned = proxy.fail(404, **plan)
@@ -284,7 +284,7 @@ def test_a_replica_that_has_not_heard_of_a_table(bench: Bench, proxy: Faulty, as
 
 @pytest.mark.usefixtures("_healed")
 def test_a_claim_whose_last_try_was_heard_and_refused(bench: Bench, proxy: Faulty) -> None:
-    """By a proxy that repeats a request: the epoch that is there then is our own, and no newer start."""
+    """A proxy may repeat a request. The epoch that is there then is our own, not that of a newer start."""
     alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
     branch: Plan = {"path": "/t$", "body": '"ref-name":"ingest_'}
     proxy.fail(409, **branch, times=5)

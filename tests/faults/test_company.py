@@ -1,6 +1,6 @@
-"""Others at the same tables while a pipeline runs: maintenance, writers, a second driver, changes of the layout.
+"""Others work on the same tables while a pipeline runs: maintenance, writers, a second driver, changes of the layout.
 
-Every offset ends in exactly one place, or the pipeline stops with what was found and what settles it.
+Every offset ends in exactly one place, or the pipeline stops and says what it found and what to do.
 """
 
 from collections import Counter
@@ -98,8 +98,8 @@ def ours(flow: Flow) -> Coordinates:
     ],
 )
 def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) -> None:
-    """Main's history is cut again and again, and somebody else's commit is always there first; yet ours come through,
-    without a start that reads everything anew."""
+    """Main's history is cut again and again, and another commit is always there first. Ours still succeed, and no
+    start reads everything again."""
     flow = Flow(bench, bench.uri)
     with flow.running(), all_the_time(bench, f"{flow.namespace}.a", *deeds) as done:
         for _ in range(batches):
@@ -133,7 +133,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], 
 
 
 def test_history_is_cut_between_the_files_and_their_commit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That no mark is found is no sign of another writer, and the files that are written land without another start."""
+    """A missing mark does not mean another writer: the written files are committed without another start."""
     flow = Flow(bench, bench.uri)
     table = f"{flow.namespace}.a"
     with flow.running():
@@ -189,7 +189,7 @@ def as_before(table: Table) -> None:
 def test_columns_that_others_change(
     bench: Bench, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch, *, written: bool
 ) -> None:
-    """What comes then makes a column anew, or is a dead letter; a landing that is refused fits, or is written anew."""
+    """Later records create the column again, or are dead-lettered. Files that no longer fit are written again."""
     flow = Flow(bench, bench.uri)
     name = f"{flow.namespace}.a"
     with flow.running(), ExitStack() as patched:
@@ -207,8 +207,8 @@ def test_columns_that_others_change(
     "written", [pytest.param(False, marks=pytest.mark.long), True], ids=["between batches", "before a commit"]
 )
 def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
-    """Files lie as the table did when they were planned, so a pipeline that runs stops at its next commit. And none
-    begins upon what its settings don't say: what they should is named."""
+    """Files have the layout that the table had when they were planned, so a running pipeline stops at its next
+    commit. No start begins on a layout that its settings don't name, and the message says what they should name."""
     flow = Flow(bench, bench.uri)
     name = f"{flow.namespace}.a"
     stopped = pytest.raises(TableChanged, match=r"partitioned by .*type.*: change `partition_by`, or name another")
@@ -233,7 +233,7 @@ def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 def test_a_driver_that_is_replaced_in_its_very_first_landing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one has looked where to begin before there was a table, and meets one that holds rows by now."""
+    """The next driver looked where to begin before there was a table, and finds one that holds rows by now."""
     flow = Flow(bench, bench.uri)
     flow.produce()
     create, first, second = PipelineTables.create, Event(), Event()
@@ -264,7 +264,7 @@ def test_a_driver_that_is_replaced_in_its_very_first_landing(bench: Bench, monke
 
 
 def test_two_drivers(bench: Bench) -> None:
-    """Whoever starts last has it; the others end without a trace, however many begin at once."""
+    """The last one to start goes on. The others end and change nothing, however many begin at once."""
     flow = Flow(bench, bench.uri)
     flow.produce()
     with ThreadPoolExecutor(4) as threads:

@@ -1,4 +1,4 @@
-"""Rule 1: what an idle table's fence holds back is set free while the pipeline runs, and costs no batch."""
+"""Rule 1: the fence of an idle table lets go of old files while the pipeline runs, and costs no batch."""
 
 import pytest
 

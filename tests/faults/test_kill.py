@@ -1,4 +1,4 @@
-"""SIGKILL at the named moments of a batch's life, and at others: every offset ends in exactly one place.
+"""SIGKILL at the named moments of a batch, and at any other: every offset ends in exactly one place.
 
 Two tables, dead letters for two reasons, aborted transactions; new types and new fields, that come when a kill needs
 them. `make test` takes seven of the moments and one other; `make faults KILLS=200` every one, goes on for as long as

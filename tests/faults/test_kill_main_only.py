@@ -1,4 +1,4 @@
-"""The same kills before a catalog that allows no ref but main, where no branch tells how far a start came."""
+"""The same kills with a catalog that allows no ref but main, so that no branch shows how far a start came."""
 
 import os
 from dataclasses import replace

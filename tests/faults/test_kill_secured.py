@@ -1,4 +1,4 @@
-"""The same kills where every door has a lock: SCRAM over TLS, OAuth2 with tokens that end, keys to an S3 store."""
+"""The same kills with every connection secured: SCRAM over TLS, OAuth2 with tokens that expire, keys to an S3 store."""
 
 import os
 from pathlib import Path

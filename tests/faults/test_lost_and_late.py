@@ -1,7 +1,7 @@
-"""Tables that are dropped or made anew under a pipeline, tokens that end in the middle of a batch, answers too late.
+"""Tables are dropped or recreated under a pipeline, tokens end in the middle of a batch, answers come too late.
 
-What can go on goes on, with every offset in exactly one place; what a person has to settle ends in a sentence that
-says what was found, and says it again at the next start.
+If the pipeline can go on, it does, with every offset in exactly one place. If a person has to decide, it ends with a
+sentence that says what was found, and the next start says it again.
 """
 
 from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ def test_a_token_of_a_person_that_ends_in_the_middle_of_a_batch_is_asked_for(ben
 
 
 def test_what_is_slower_than_the_limit_is_looked_up(bench: Bench, proxy: Faulty) -> None:
-    """What nobody waits for any more may still be heard, before and after the look: it must not matter."""
+    """A request that timed out may still take effect, before or after the look: it must not matter."""
     flow = Flow(bench, proxy.uri, timeout=SLOW / 2)
     with flow.running():
         for when in (BEFORE, AFTER):

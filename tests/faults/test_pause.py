@@ -1,4 +1,4 @@
-"""SIGSTOP in the middle of a landing, a replacement, SIGCONT: who was replaced adds nothing, and ends."""
+"""SIGSTOP in the middle of a batch, a replacement, SIGCONT: the replaced process adds nothing, and ends."""
 
 import os
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Killed again and again before a batch could land: each start takes less, until one lands, and `complete` grows.
+"""Kills again and again before a batch is committed: each start takes less until one commits, and `complete` grows.
 
-In the long form every so many seconds, on a topic of 600 types; in the end all is there once.
+In the long form there is a kill every few seconds, on a topic of 600 types. In the end every record is there once.
 """
 
 import json
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.live, pytest.mark.faults]
 def test_starts_killed_at_their_third_table_land_batches_of_fewer_tables(
     bench: Bench, pipelines: Pipelines, dice: Dice
 ) -> None:
-    """Eight types, and a worker that never lives to write a third table: as many records as it has tables must do."""
+    """Eight types, and a worker that is always killed at its third table. So only batches for two tables succeed."""
     topic, types = f"third-{dice.randrange(10**9)}", 8
     namespace = topic.replace("-", "_")
     create_topic(bench.broker, topic)

@@ -1,6 +1,6 @@
-"""Disks that are full or can't be written, a checkpoint that is damaged or gone, under a pipeline that runs.
+"""A disk is full or read-only, or the checkpoint is damaged or gone, while a pipeline runs.
 
-It says what it lacks, and begins again from the tables until there is room: every offset ends in exactly one place.
+It says what is wrong, and begins again from the tables until it works: every offset ends in exactly one place.
 """
 
 import subprocess
@@ -138,7 +138,7 @@ DISKS = [
 def test_a_disk(
     scene: Scene, what: str, harm: Callable[[Disk], AbstractContextManager[None]], why: str, where: str
 ) -> None:
-    """Told twice, that is after the first time that it has tried to begin again."""
+    """It is reported twice: the second time after the stream has tried to begin again."""
     told = scene.flow.heard.retries
     told.clear()
     with harm(scene.disks[what]):
@@ -154,7 +154,7 @@ def test_a_disk(
 
 
 def test_a_disk_that_stays_full_is_given_up(scene: Scene) -> None:
-    """With what is to be done; and what was there to land lands when that was done."""
+    """With what to do. Once that is done, the waiting records are written."""
     flow = Flow(scene.flow.bench, scene.flow.bench.uri)
     flow.produce()
     with scene.disks["checkpoint"].full(), pytest.raises(TryAgain, match=f"given up after .*{FULL}.*TMPDIR"):
@@ -209,7 +209,7 @@ def test_a_checkpoint(
     *,
     under_a_batch: bool,
 ) -> None:
-    """Nothing of it is believed: the offsets are our own. If Spark fails without it, the next start knows as much."""
+    """The checkpoint is not needed: the offsets are our own. If Spark fails without it, the next start goes on."""
     if under_a_batch:
         done = at_the_next_batch(monkeypatch, lambda: harm(scene.offsets(), dice))
         scene.flow.survives()

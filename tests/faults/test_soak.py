@@ -1,4 +1,4 @@
-"""Everything at once, for as long as it is told: `make soak MINUTES=60`.
+"""Everything at once, for a given time: `make soak MINUTES=60`.
 
 In the first half the pipeline is killed, ended and replaced as well; in the second half one start has to live through
 all the rest, and is measured meanwhile: what it takes of the machine must not grow.

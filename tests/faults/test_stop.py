@@ -1,4 +1,4 @@
-"""A stop that was asked for: the batch under way lands or is left alone, exit 0, and nobody is left behind."""
+"""A requested stop: the batch in progress is committed or left alone, the exit code is 0, and no process stays."""
 
 import signal
 import time

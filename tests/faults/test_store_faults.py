@@ -1,6 +1,6 @@
-"""An object store that answers 500 and 503, or hangs up: its clients ask again, or the pipeline begins again.
+"""An object store answers 500 or 503, or hangs up: its clients ask again, or the pipeline begins again.
 
-The catalog keeps its own files by a way of its own; Spark and pyiceberg reach the store through a proxy.
+Spark and pyiceberg reach the store through a proxy. The catalog goes past it.
 """
 
 import os
@@ -88,7 +88,7 @@ def test_once(stored: Stored, file: Plan, fault: Plan) -> None:
     ("file", "fault"), [("a data file", INTERNAL), ("the batch record's", HUNG_UP)], ids=["500", "reset"]
 )
 def test_for_a_while(stored: Stored, file: str, fault: Plan) -> None:
-    """Longer than any client asks: the pipeline begins again until the store is well."""
+    """Longer than any client repeats: the pipeline begins again until the store works."""
     lasting = stored.proxy.fail(**FILES[file], **fault, times=OFTEN)
     stored.flow.produce()
     assert until(lambda: lasting.struck >= 5 or stored.flow.end.done(), 60)

@@ -1,4 +1,4 @@
-"""Python workers of Spark that are killed, as for their memory: their batch is repeated, and the reason is told."""
+"""Python workers of Spark are killed, as if for their memory: their batch is repeated, and the reason is logged."""
 
 import os
 from contextlib import suppress
@@ -39,7 +39,7 @@ def all_once(reader: Reader, events: int) -> bool:
 def test_workers_that_die_again_and_again_keep_nothing_from_landing(
     topic: str, bench: Bench, pipelines: Pipelines
 ) -> None:
-    """Each at its third share. By then it has written the rows of others, which have landed or are written again."""
+    """Each at its third share. The rows of the first two are committed or written again."""
     settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
     running = pipelines.start(settings, "--until-latest", environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
     assert running.wait(300) == 0, running.tail()

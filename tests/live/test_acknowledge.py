@@ -1,4 +1,4 @@
-"""`lakehouse-ingest acknowledge`: what was taken out on purpose is lost no more, what goes beyond that is."""
+"""`lakehouse-ingest acknowledge`: rows that were removed on purpose no longer count as lost, but any others do."""
 
 import json
 from functools import partial
@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 
 
 def test_an_erasure_while_the_pipeline_runs(bench: Bench, topic: str, command: Command) -> None:
-    """It is acknowledged in two steps, comes back and goes again; the pipeline is none the wiser."""
+    """Rows are acknowledged in two steps, come back and go again. The running pipeline does not notice."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, numbered(range(20)))
     settings = bench.settings(topic, stream={"max_records": 10}, ledger={"batch_every": 0})
@@ -90,7 +90,7 @@ def test_an_erasure_while_the_pipeline_runs(bench: Bench, topic: str, command: C
 
 
 def test_the_rows_of_a_table_that_was_dropped(street: Street) -> None:
-    """When a person has said that it is gone, they can say so of its rows; it says nothing of another log's."""
+    """Once a person has accepted that the table is gone, its rows can be acknowledged, but not those of another log."""
     name, other = (f"{street.namespace}.{kind}" for kind in ("a", "b"))
     street.bench.lake.drop_table(name)
     assert recover(street.settings, choice=Choice.ACCEPT, only=name) == 0

@@ -1,4 +1,4 @@
-"""Taking over from another writer: every record exactly once in the table, whoever landed it."""
+"""Taking over from another writer: every record is in the table exactly once, no matter who wrote it."""
 
 import json
 from collections import Counter
@@ -124,7 +124,7 @@ def forget(checkpoint: Path, kind: str, number: int) -> None:
 
 
 def test_a_spark_query_is_taken_over(former: Former, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where its last batch was under way, landed or not, and where nothing but its newest snapshot is left."""
+    """Also if its last batch was in progress, committed or not, and if only its newest snapshot is left."""
     checkpoint = former.folder / "checkpoint"
     former.bench.lake.create_table(former.table, pa.schema([("n", pa.int64())]))
     for numbers in ((6,), (6, 10)):
@@ -178,7 +178,7 @@ def test_offsets_from_a_file_are_held_against_the_topic(former: Former, capsys: 
     former.refuses(former.file(2, 2, 2), SourceChanged, "names partition 2 of topic")
     other = former.folder / "other.json"
     other.write_text('{"another": {"0": 1}}')
-    former.refuses(OriginOption(file=other), SettingsRefused, "says nothing of ")
+    former.refuses(OriginOption(file=other), SettingsRefused, "says nothing about ")
     unfit = former.settings.model_copy(deep=True, update={"streams": former.bench.settings(former.topic).streams})
     with pytest.raises(TableChanged, match="is partitioned by"):
         adopt(unfit, former.file(2, 2), yes=True)
@@ -224,7 +224,7 @@ def test_a_stream_that_the_origin_does_not_name_is_left_alone(
     former.produce(6)
     former.land(4)
     former.take_over(former.file(2, 2))
-    assert "two-s1: the origin says nothing of its topics. It is left alone" in capsys.readouterr().out
+    assert "two-s1: the origin says nothing about its topics. It is left alone" in capsys.readouterr().out
     both = folder / "both.json"
     both.write_text(json.dumps({topic: {"0": 1}, other: {"0": 0}}))
     assert (
@@ -254,7 +254,7 @@ def test_a_consumer_group_is_taken_over_when_it_has_ended(former: Former) -> Non
     former.produce(10)
     former.land(4)
     group = f"reader-{former.topic}"
-    former.refuses(OriginOption(group=group), SettingsRefused, "`--from-group` says nothing of ")
+    former.refuses(OriginOption(group=group), SettingsRefused, "`--from-group` says nothing about ")
     reader = consumer(former.bench.broker, group)
     reader.subscribe([former.topic])
     try:
@@ -295,7 +295,7 @@ def events(spark: SparkSession, *of: tuple[int, str]) -> Iterator[tuple[None, by
 def test_a_sink_of_kafka_connect_is_taken_over_when_nothing_waits(
     former: Former, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the sink leaves behind is made here: offsets of its group, events of its control topic, and a summary."""
+    """The test creates what the sink leaves behind: offsets of its group, events of its control topic, a summary."""
     broker, group, control = former.bench.broker, f"connect-{former.topic}", f"control.{former.topic}"
     create_topic(broker, control, 1)
     start, complete, strange = (0, group), (4, group), (DATA_WRITTEN, "connect-other")

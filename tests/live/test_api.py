@@ -1,4 +1,4 @@
-"""The pipeline from Python: the worked example, and a function of the user's between decode and shape."""
+"""The pipeline from Python: the worked example, and a user's function between decode and shape."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Batches that became smaller grow again while the start goes on: nothing is read twice, and nothing is passed over."""
+"""Batches that became smaller grow again within the same start: nothing is read twice, and nothing is left out."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ RECORDS, FAILING, SIZES = 40, 2, (2, 8, 30)
 def test_batches_grow_from_where_the_last_one_has_ended(
     bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a batch has landed before the stream's own thread has noticed that its query runs."""
+    """Also if a batch was committed before the stream's own thread noticed that its query runs."""
     calls, write = count(), OnSpark.write
 
     def flaky(*args: Any) -> Sequence[Receipt]:

@@ -1,4 +1,4 @@
-"""`lakehouse-ingest check`: a line for each thing, in order or not; nothing of it stays."""
+"""`lakehouse-ingest check`: one line for each thing, in order or not. It leaves nothing behind."""
 
 import os
 import re
@@ -79,7 +79,7 @@ def test_each_table_that_can_not_be_dropped_is_named(bench: Bench, topic: str, t
 def test_a_warehouse_that_somebody_makes_meanwhile_stays(
     topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jars_folder: Path | None
 ) -> None:
-    """There was none when `check` began, and it takes nothing away but its own."""
+    """There was none when `check` began, and it removes only what it created."""
     table = tmp_path / "warehouse" / "a table"
 
     def made_by_another(*_: object) -> tuple[str, str]:

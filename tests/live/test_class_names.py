@@ -1,4 +1,4 @@
-"""A class or a module that a table names: it is never loaded, and the pipeline lands or says what is wrong."""
+"""A class or module that a table names is never loaded: the pipeline writes without it, or says what is wrong."""
 
 import json
 import re
@@ -35,7 +35,7 @@ NO_SUCH = "com.example.Planted"
 
 
 def alter(bench: Bench, name: str, **properties: str) -> None:
-    """As anybody may who has the right to alter the table."""
+    """As anyone with the right to alter the table can."""
     bench.lake.commit_table(bench.table(name), (), (SetPropertiesUpdate(updates=properties),))
 
 
@@ -116,7 +116,7 @@ class TestLocationProviderOfPython:
 
 
 def test_every_property_that_names_a_class_of_iceberg_for_java_is_known(spark_jars: list[Path]) -> None:
-    """Whoever takes a newer Iceberg has to look at what is new there; what is known is there."""
+    """A newer Iceberg fails this test if it has new ones, which then have to be looked at."""
     constant = re.compile(rb"\x01(..)([a-z][a-z0-9.-]*[.-](?:impl|factory|provider|auth-type|auth\.type))", re.DOTALL)
     named, classes = set(), set()
     for jar in (each for each in spark_jars if each.name.startswith("iceberg-")):

@@ -1,4 +1,4 @@
-"""A clock that is wrong is waited for: it is set right by itself, or by somebody else than who runs the pipeline."""
+"""A wrong clock is waited for: it corrects itself, or someone other than the pipeline's operator corrects it."""
 
 import json
 import re

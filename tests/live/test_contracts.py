@@ -1,4 +1,4 @@
-"""What a contract sets aside can be read by others, and becomes a column, beside the pipeline and after a crash."""
+"""Fields that a contract rescues can be read by others, and become columns, beside the pipeline and after a crash."""
 
 import json
 import os
@@ -126,7 +126,7 @@ def through(proxy: Faulty, topic: str) -> list[str]:
 def test_a_promotion_that_is_killed_is_finished_by_the_next(
     bench: Bench, topic: str, command: Command, aside: Settings, tmp_path: Path
 ) -> None:
-    """SIGKILL between the column and its values, before and after the one commit that exchanges the files."""
+    """SIGKILL after the column was added, and before and after the one commit that exchanges the files."""
     table = f"ns_{topic}.{topic}"
 
     def killed(moment: Mapping[str, Any], promotion: list[str]) -> None:
@@ -153,7 +153,7 @@ def test_a_promotion_that_is_killed_is_finished_by_the_next(
 
 @pytest.mark.usefixtures("aside")
 def test_only_rows_that_were_filled_are_counted(bench: Bench, topic: str, command: Command) -> None:
-    """Of what was written for a commit that was refused some may have gone meanwhile."""
+    """Rows may be deleted while a refused commit is repeated."""
     table = f"ns_{topic}.{topic}"
     with Faulty(bench.uri) as proxy:
         gone = proxy.fail(
@@ -172,7 +172,7 @@ def test_only_rows_that_were_filled_are_counted(bench: Bench, topic: str, comman
 def test_the_same_under_a_catalog_without_branches_and_declared_columns(
     bench: Bench, topic: str, command: Command
 ) -> None:
-    """In the one pass of declared columns what has none is set aside, too; and refused where the contract says so."""
+    """With declared columns other fields are rescued as well, or refused if the contract says so."""
     create_topic(bench.broker, topic, 1)
     columns = [{"name": "n", "type": "int"}]
     settings = bench.settings(

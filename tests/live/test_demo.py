@@ -1,4 +1,4 @@
-"""The demo keeps its promise, shows it, leaves nothing behind, and can fail."""
+"""The demo keeps its promise, leaves nothing running, and its proof can fail."""
 
 import json
 import os
@@ -196,7 +196,7 @@ def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.live
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_broken_off_it_leaves_no_orphan(stop: signal.Signals, tmp_path: Path) -> None:
-    """SIGTERM while Spark starts, when nobody handles it yet; Ctrl-C, in all of the group, in the midst of things."""
+    """SIGTERM while Spark starts, when it is not handled yet; Ctrl-C to the whole group, as the pipeline starts."""
     until = {signal.SIGINT: "the pipeline starts", signal.SIGTERM: "Spark starts"}[stop]
     with started(tmp_path, "--seconds", "60") as running:
         assert running.stdout is not None

@@ -1,4 +1,4 @@
-"""`catalog.publish = "direct"`: the same promises where a catalog allows no ref but main, and between both ways."""
+"""`catalog.publish = "direct"`: the same promises with a catalog that allows no ref but main, and between both ways."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -57,7 +57,7 @@ def test_a_catalog_without_branches_is_told_of_in_one_sentence(bench: Bench, gat
 
 
 def test_all_lands_where_no_ref_but_main_is_allowed(bench: Bench, gate: MainOnly) -> None:
-    """Two tables and dead letters; a commit of somebody's between our look and our commit; a second start."""
+    """Two tables and dead letters; another commit between our look and our commit; a second start."""
     flow = Flow(bench, gate.uri, publish="direct")
     with flow.running():
         before = ours(flow, "a")
@@ -93,7 +93,7 @@ def test_answers_that_are_lost_are_settled_where_no_ref_but_main_is_allowed(benc
 
 @pytest.mark.parametrize(("way", "then"), [*product(["branch", "direct"], repeat=2)])
 def test_who_wakes_up_when_a_newer_start_has_only_begun_adds_nothing(rest_uri: str, way: str, then: str) -> None:
-    """Nothing but the newer start itself has touched the table; then it lands there, and others start after it."""
+    """The newer start has only fenced the table. Then it commits there, and other starts follow."""
     pipeline, name, past = f"{way}_then_{then}", f"ns_begun.{way}_{then}", connect(connection_to(rest_uri))
 
     def waiting(place: Position, number: int) -> BatchFiles:
@@ -140,7 +140,7 @@ WAYS = [
 def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
     bench: Bench, proxy: Faulty, way: str, then: str
 ) -> None:
-    """It is held up in the middle of a commit, while a newer start lands all; both ways shut out both."""
+    """It is held up in the middle of a commit while a newer start writes everything. Each way fences both ways."""
     flow = Flow(bench, proxy.uri, publish=way)
     newer = _published(flow.through, then)
     with pytest.raises(Superseded, match="has taken over"), flow.running():  # noqa: PT012

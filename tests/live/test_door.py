@@ -1,4 +1,4 @@
-"""The embedded catalog obeys its own user alone: no web page, no other user, and nobody outside its places."""
+"""The embedded catalog obeys only its own user: no web page and no other user. It stays within its warehouse."""
 
 import http.client
 import json
@@ -90,7 +90,7 @@ def door(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None) -> 
 )
 @pytest.mark.parametrize("known", [True, False], ids=["with the token", "without"])
 def test_a_web_page_neither_reads_nor_changes(door: Door, headers: Mapping[str, str], known: bool) -> None:  # noqa: FBT001
-    """Neither by its own name nor by one that it makes lead here, even if it knew the token."""
+    """Neither under its own name nor under one that it points to this machine, even if it knew the token."""
     token = None if known else ""
     before = door.tables()
     renaming = {name: {"namespace": ["ours"], "name": name} for name in ("source", "destination")}
@@ -113,7 +113,7 @@ def test_a_web_page_neither_reads_nor_changes(door: Door, headers: Mapping[str, 
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "text/plain; application/json"],
 )
 def test_a_request_that_a_page_may_send_unasked_is_none_of_ours(door: Door, kind: str) -> None:
-    """A browser asks before it sends JSON, and sends these without."""
+    """A browser asks the server before it sends JSON, but not before it sends these."""
     status, said = door.ask("POST", "/v1/namespaces", '{"namespace": ["theirs"]}', Content_Type=kind)
     assert (status, said["error"]["code"]) == (415, 415)
     assert ["theirs"] not in door.ask("GET", "/v1/namespaces")[1]["namespaces"]
@@ -146,7 +146,7 @@ def test_who_does_not_know_the_token_is_told_where_it_is(door: Door, token: str)
 
 
 def test_the_token_is_for_nobody_else(door: Door) -> None:
-    """Not in the list of processes, not in a log, not in a repr, and in one file alone."""
+    """It is not in the list of processes, not in a log and not in a repr."""
     folder = door.warehouse / ".lakehouse"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "catalog.json").stat().st_mode) == 0o600
@@ -163,7 +163,7 @@ def test_the_token_is_for_nobody_else(door: Door) -> None:
 
 
 def test_the_note_is_for_nobody_else_from_its_first_byte_on(tmp_path: Path) -> None:
-    """Whatever the umask, and whatever one who was killed has left there."""
+    """With any umask, and with any file that a killed process has left there."""
     claim = EmbeddedCatalog(tmp_path).claim
     claim.note.parent.mkdir()
     claim.note.with_suffix(".new").write_text("left")
@@ -185,7 +185,7 @@ def test_a_reader_keeps_its_token_and_a_client_of_ours_finds_it(tmp_path: Path, 
         uri = known(first)
         reader = client(uri)
         load_catalog("lake", **reader).create_namespace("kept")
-    assert embedded_token(settings, uri) == "", "whoever listens at the port now is a stranger"
+    assert embedded_token(settings, uri) == "", "what listens at the port now may be a stranger"
     with EmbeddedCatalog(tmp_path, jars=jars_folder) as second:
         assert load_catalog("lake", **reader).list_namespaces() == [("kept",)]
         for way in (uri, f"{uri}/", uri.replace(LOOPBACK, "localhost")):
@@ -198,7 +198,7 @@ def test_a_reader_keeps_its_token_and_a_client_of_ours_finds_it(tmp_path: Path, 
 def test_the_token_is_nowhere_that_a_pipeline_shows_itself(
     broker: str, topic: str, tmp_path: Path, jars_folder: Path | None
 ) -> None:
-    """And with it both of its clients get in without a word."""
+    """And both clients of the pipeline log in with it, without a warning."""
     create_topic(broker, topic)
     produce(broker, topic, [(None, b'{"n": 1}')])
     settings = settings_text(topic, broker, None, topic, every="1s")
@@ -338,7 +338,7 @@ def test_places_within_the_warehouse_are_as_free_as_ever(door: Door) -> None:
 
 
 def test_where_tables_go_elsewhere_both_places_hold(tmp_path: Path, jars_folder: Path | None) -> None:
-    """A folder whose tables go to another store from now on keeps its old ones."""
+    """A warehouse whose new tables go to another store keeps its old tables."""
     with EmbeddedCatalog(tmp_path, port=0, jars=jars_folder, place=PLACE) as catalog:
         door = Door(catalog)
         door.ask("POST", "/v1/namespaces", {"namespace": ["ours"]})
@@ -351,7 +351,7 @@ def test_where_tables_go_elsewhere_both_places_hold(tmp_path: Path, jars_folder:
 
 
 def test_a_table_that_is_elsewhere_already_is_read_and_written_to(tmp_path: Path, jars_folder: Path | None) -> None:
-    """Its catalog's own folder was moved, say."""
+    """For example because the catalog's own folder was moved."""
     first, second = tmp_path / "first", tmp_path / "second"
     with EmbeddedCatalog(first, port=0, jars=jars_folder) as catalog:
         lake = load_catalog("lake", **client(known(catalog)))

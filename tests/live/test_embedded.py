@@ -1,4 +1,4 @@
-"""The embedded servers keep what they were given, say who serves, and never outlive who started them."""
+"""The embedded servers keep their data, say which process serves, and never outlive the process that started them."""
 
 import os
 import signal
@@ -74,7 +74,7 @@ def test_a_catalog_keeps_its_tables_and_its_port(tmp_path: Path, jars_folder: Pa
 
 
 def test_a_broker_keeps_its_records_and_its_port(tmp_path: Path, jars_folder: Path | None) -> None:
-    """In a folder of any name, and nowhere else."""
+    """In a folder with any name, and nowhere else."""
     folder = tmp_path / "a broker of an Übung 𝄞"
     first = EmbeddedBroker(folder, port=0, jars=jars_folder)
     servers = first.start()
@@ -120,7 +120,7 @@ def test_a_second_one_is_told_who_serves(
 
 
 def test_who_only_looks_is_waited_for(tmp_path: Path, jars_folder: Path | None) -> None:
-    """A pipeline that is started while somebody asks for its status starts."""
+    """A pipeline that is started while `status` runs starts."""
     first, second = (EmbeddedCatalog(tmp_path, jars=jars_folder) for _ in range(2))
     first.start(passing=True)
     look = Timer(1.0, first.stop)

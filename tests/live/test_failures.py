@@ -1,4 +1,4 @@
-"""What can be wrong before and around the first good day: each is one sentence that names the setting, and a code."""
+"""What can go wrong before a pipeline first works: each case gives one sentence with the setting, and an exit code."""
 
 import re
 import socket
@@ -267,7 +267,7 @@ def test_settings_that_spark_refuses(setting: str, says: str, command: Command, 
 
 
 def test_brokers_and_catalog_out_of_reach(command: Command) -> None:
-    """`check` says of each what is wrong, and of what depends on it nothing."""
+    """`check` says what is wrong with each of them, and leaves out what depends on them."""
     words = ("--topics", "x", "--brokers", "127.0.0.1:1", "--catalog-uri", "http://127.0.0.1:1")
     said = command("check", *words)
     assert said.code == AWAY

@@ -1,4 +1,4 @@
-"""Who follows the README or the first guide word by word has a table, and sees what the page shows.
+"""A reader who follows the README or the first guide word for word gets a table, and sees what the page shows.
 
 Only the addresses differ. A line of the page that is `…` stands for any lines of the output.
 """
@@ -181,7 +181,7 @@ def test_the_first_guide_leads_to_a_table(a_broker: str, tmp_path: Path) -> None
 
 
 def test_the_readme_leads_to_a_table(a_broker: str, tmp_path: Path, jars_folder: Path | None) -> None:
-    """Upon the records of the guide, in a catalog that is known by its address and its token alone."""
+    """With the records of the guide, and a catalog of which only address and token are known."""
     (send,) = (block for block in GUIDE.blocks("python") if "Producer" in block)
     subprocess.run([sys.executable, "-c", send, a_broker], check=True, timeout=60)
     catalog = EmbeddedCatalog(tmp_path / "warehouse", port=0, jars=jars_folder)

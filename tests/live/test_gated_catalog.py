@@ -1,4 +1,4 @@
-"""A catalog that lets in only who may: with a token, with credentials, with signatures; and what it says to others.
+"""A catalog with a login, by token, by credentials or by signatures, and refusals that name what is wrong.
 
 The gate stands before the catalog of the tests. Spark's session is shared, and for the time of a test its catalog
 is set to the gate.
@@ -148,7 +148,7 @@ def test_a_token_that_is_taken_back_is_asked_for_anew(status: int, gateway: Gate
 
 
 def test_a_token_of_a_person_that_is_taken_back_ends_the_run(gateway: Gateway, gated: Make) -> None:
-    """Nobody else can give us another: to wait would hide it."""
+    """Only a person can give us another one, and waiting would hide that."""
     landing = gated(token=gateway.token())
     with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), landing.running() as logged:  # noqa: PT012
         gateway.revoke()
@@ -157,7 +157,7 @@ def test_a_token_of_a_person_that_is_taken_back_ends_the_run(gateway: Gateway, g
 
 
 def test_a_server_of_tokens_that_fails_while_they_end_is_waited_for(gateway: Gateway, gated: Make) -> None:
-    """Spark's client gives up for good what it could not renew within seconds: a new start makes a new one."""
+    """Spark's client gives up a token that it could not renew within seconds. A new start creates a new client."""
     gateway.tokens_live = 2.0
     landing = gated(credential=gateway.credential)
     with landing.running() as logged:
@@ -174,7 +174,7 @@ def test_a_server_of_tokens_that_fails_while_they_end_is_waited_for(gateway: Gat
 
 
 def test_a_client_of_spark_that_gave_up_its_token_is_replaced(bench: Bench, gateway: Gateway) -> None:
-    """What each start does. If this fails in its middle, Iceberg has learned it (iceberg#17756)."""
+    """Each start does this. If the middle of this test fails, Iceberg has fixed it (iceberg#17756)."""
     gateway.tokens_live, gateway.grace = 1.0, 2.0
     catalog = {"uri": gateway.uri, "credential": gateway.credential}
     show = f"SHOW NAMESPACES IN {LAKE}"
@@ -278,7 +278,7 @@ def test_a_catalog_that_is_slow_is_given_up_in_time(bench: Bench, gateway: Gatew
 
 
 def test_a_start_that_has_ended_asks_for_no_more_tokens(gateway: Gateway, gated: Make, bench: Bench) -> None:
-    """However often a stream begins again: what Spark's client renews its token by ends with the start."""
+    """However often a stream begins again: Spark's client stops renewing its token when the start ends."""
     gateway.tokens_live = 2.0
     landing = gated(credential=gateway.credential)
     with spark_by(bench.spark, landing.settings):

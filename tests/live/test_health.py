@@ -1,4 +1,4 @@
-"""A pipeline as whoever runs it sees it from outside: ready, alive, and what it counts, over HTTP and in datagrams."""
+"""A pipeline as its operator sees it from outside: ready, alive, and its counts, over HTTP and in datagrams."""
 
 import json
 import os

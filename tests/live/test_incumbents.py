@@ -1,7 +1,7 @@
-"""What other ways into Iceberg are known to lose or to double, by the reports of those whom it befell.
+"""Ways in which other sinks for Iceberg lose or duplicate records, by public reports.
 
-Each is brought about twice: once by their design, where it runs here or can be told in a line, so that the test is seen
-to be able to fail; and once by ours, where every offset has to be in exactly one place.
+Each is reproduced twice: with their design, if it runs here or fits in a line, so that the test is seen to be able to
+fail; and with ours, where every offset has to be in exactly one place.
 """
 
 import shutil
@@ -74,7 +74,7 @@ class Native:
 
 
 def test_iceberg_17340_a_place_that_is_written_again_does_not_move_back(bench: Bench, topic: str) -> None:
-    """A sink's position came from whatever was read last: after a restart it went back, and 111,927 rows doubled."""
+    """A sink took its position from what it read last. After a restart it went back, and doubled 111,927 rows."""
     create_topic(bench.broker, topic, 1)
     name = f"ns_{topic}.{topic}"
     for first in (0, 10, 20):
@@ -87,7 +87,7 @@ def test_iceberg_17340_a_place_that_is_written_again_does_not_move_back(bench: B
     table.append(nobody, snapshot_properties=seen)  # somebody who had seen no more than the first carries it on
     newest = marks.from_summary(dict(bench.published(name)[0].summary.additional_properties), topic)
     assert newest
-    assert newest.next == {(topic, 0): 10}, "where whoever believes the last word begins again"
+    assert newest.next == {(topic, 0): 10}, "where a reader of the newest mark alone would begin again"
     bench.lake.purge_table(f"ns_{topic}.lakehouse_batches")  # or it would know better
     send(bench, topic, range(30, 40))
     bench.ingest(bench.settings(topic))
@@ -95,7 +95,7 @@ def test_iceberg_17340_a_place_that_is_written_again_does_not_move_back(bench: B
 
 
 def test_iceberg_18006_what_a_group_has_read_is_not_what_has_landed(bench: Bench, topic: str) -> None:
-    """The group's offsets moved on, the files that they stood for were never committed: the successor passed over."""
+    """The group's offsets moved on, but the files behind them were never committed. The successor skipped them."""
     create_topic(bench.broker, topic, 1)
     settings = bench.settings(topic)
     send(bench, topic, range(10))
@@ -107,14 +107,14 @@ def test_iceberg_18006_what_a_group_has_read_is_not_what_has_landed(bench: Bench
         (committed,) = group.committed([TopicPartition(topic, 0)], timeout=30)
     finally:
         group.close()
-    assert committed.offset == 30, "where whoever believes the group goes on"
+    assert committed.offset == 30, "where a reader of the group's offsets would go on"
     bench.ingest(settings)
     assert numbers(bench, f"ns_{topic}.{topic}") == [*range(30)]
 
 
 def test_iceberg_17811_partitions_without_records_hold_nothing_up(bench: Bench, topic: str) -> None:
-    """A task without records never answered its coordinator: each commit waited for it, and how far all had come was
-    never said. Here nobody is asked: a batch's range says it of all partitions."""
+    """A task without records never answered its coordinator. Each commit waited for it, and the position of all was
+    never written. Here no task is asked: a batch's range covers all partitions."""
     create_topic(bench.broker, topic, 8)
     settings = bench.settings(topic)
     for first in (0, 10):
@@ -131,7 +131,7 @@ def test_iceberg_17811_partitions_without_records_hold_nothing_up(bench: Bench, 
 def test_iceberg_8809_a_batch_that_is_done_again_lands_once(
     bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes after the write fails, so the batch is done again: a plain append in `foreachBatch` doubles it."""
+    """A step after the write fails, so the batch is repeated. A plain append in `foreachBatch` doubles it."""
     create_topic(bench.broker, topic, 1)
     send(bench, topic, range(10))
     failed: list[str] = []
@@ -160,8 +160,8 @@ def test_iceberg_8809_a_batch_that_is_done_again_lands_once(
 
 
 def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench, topic: str) -> None:
-    """It was under way when its writer was replaced; the successor looked, did not find it, and landed the same. Then
-    it arrived, and where the writer only looks, both stood there."""
+    """It was under way when its writer was replaced. The successor looked, did not find it, and committed the same
+    rows. Then it arrived, and where a writer only looks, both were there."""
     namespace, name, theirs = f"ns_{topic}", f"ns_{topic}.late", f"ns_{topic}.theirs"
     with Faulty(bench.uri) as proxy:
         slow = load_catalog("slow", type="rest", uri=proxy.uri)
@@ -205,8 +205,8 @@ def test_iceberg_14425_a_commit_that_comes_late_finds_the_door_shut(bench: Bench
 def test_iceberg_16008_whoever_begins_again_finds_what_landed(
     bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit was there, its answer was lost, and the job began again with a new id: it asked for its own commits
-    only, and found none. With Spark's sink it takes a new checkpoint."""
+    """The commit was there, its answer was lost, and the job began again with a new id. It looked for its own
+    commits only, and found none. With Spark's sink a new checkpoint does the same."""
     create_topic(bench.broker, topic, 1)
     send(bench, topic, range(10))
     native = Native(bench, topic, tmp_path / "one")
@@ -233,8 +233,8 @@ def test_iceberg_16008_whoever_begins_again_finds_what_landed(
 def test_iceberg_10892_an_older_state_that_is_put_back_loses_nothing(
     bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job went on from an older state. The table said that batches of these numbers were done, so what they held now
-    was passed over, without a word. Spark's sink does likewise."""
+    """A job went on from an older state. The table said that batches with these numbers were done, so their new
+    content was skipped silently. Spark's sink does the same."""
     monkeypatch.setattr(one_start, "rmtree", lambda *_, **__: None)  # of ours none stays that could be put back
     create_topic(bench.broker, topic, 1)
     native, older = Native(bench, topic, tmp_path / "now"), tmp_path / "older"

@@ -1,4 +1,4 @@
-"""What somebody gets who installs and does not clone: all of it, from an empty folder, which alone is written to."""
+"""Without a clone the installed package does everything, from an empty folder, and writes nowhere else."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""How the rows of a table lie in files: partitions as they are asked for, and who else can read those files."""
+"""How the rows of a table are divided into files: partitions as the settings say, and readers of those files."""
 
 import json
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def test_directories_in_hives_way_are_those_of_any_reader(bench: Bench, topic: s
 
 
 def test_parts_of_the_time_one_after_the_other_are_one_hidden_partition(bench: Bench, topic: str) -> None:
-    """And a table may be laid out anew, where that was said; otherwise both layouts are shown."""
+    """The layout of a table may change if the settings allow it; otherwise both layouts are shown."""
     create_topic(bench.broker, topic, 1)
     fed(bench, topic, {"n": 1, "ts_ms": AT, "location": "NYC"})
     bench.ingest(bench.settings(topic, table={"partition_by": ["year", "month"]}))
@@ -90,7 +90,7 @@ def test_parts_of_the_time_one_after_the_other_are_one_hidden_partition(bench: B
 
 
 def test_a_field_with_the_name_of_a_partition_has_a_column_of_its_own(bench: Bench, topic: str) -> None:
-    """In the first batch and later; and what the table is partitioned by may be another number of buckets."""
+    """In the first batch and later, and also when the number of buckets changes."""
     create_topic(bench.broker, topic, 1)
     for n, more in enumerate(({"event_time_day": "x"}, {"n_bucket": "y"}, {"n_bucket_16": "z"})):
         fed(bench, topic, {"n": n, "ts_ms": AT, **more})
@@ -149,7 +149,7 @@ def test_a_batch_is_few_files_of_the_codec_and_about_the_size_that_were_asked_fo
 
 
 def test_the_live_files_are_those_of_the_head_or_of_an_earlier_snapshot(bench: Bench, topic: str) -> None:
-    """Not those that were replaced; and rows that were deleted are nobody's, unless he asks."""
+    """Replaced files are not listed. A table with deleted rows is refused, unless delete files are asked for."""
     create_topic(bench.broker, topic, 1)
     settings = bench.settings(topic, table={"properties": {"write.delete.mode": "merge-on-read"}})
     for n in range(3):

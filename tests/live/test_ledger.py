@@ -144,7 +144,7 @@ def test_a_first_batch_that_told_nothing_is_not_landed_twice(bench: Bench, topic
 
 
 def test_an_older_start_that_comes_late_shuts_nobody_out(bench: Bench, topic: str) -> None:
-    """It claimed its epoch first and opens a table after the newer one did: it ends, the newer one's branch stays."""
+    """It claimed its epoch first, and opens a table after the newer one did. It ends; the newer one's branch stays."""
     old, new = PipelineTables(connection_to(bench.uri), topic), PipelineTables(connection_to(bench.uri), topic)
     old.ensure_namespace(f"ns_{topic}")
     first, second = f"ns_{topic}.first", f"ns_{topic}.second"
@@ -174,8 +174,8 @@ def test_two_pipelines_feed_one_table(bench: Bench, topic: str) -> None:
 
 
 def test_another_log_of_the_same_name_is_told_apart(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another pipeline landed at the same offsets of another log, an earlier topic of the same name, is not ours,
-    when a batch that landed in part is done again."""
+    """Another pipeline wrote rows with the same offsets, from an earlier topic of the same name. They are not ours when
+    a batch that was committed in part is repeated."""
 
     def typed(kinds: str) -> None:
         create_topic(bench.broker, topic, 1)
@@ -256,7 +256,7 @@ def test_compaction_and_expiry_do_not_cut_the_ledger(bench: Bench, topic: str) -
 
 
 def test_questions_stop_the_start(bench: Bench, topic: str) -> None:
-    """A topic made anew, a table made anew, a setting that changes the meaning: an error that says what was found."""
+    """A recreated topic, another layout or a setting that changes the meaning of records: the error names it."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, events(range(10), 1))
     settings = bench.settings(topic)
@@ -304,11 +304,11 @@ def test_retention_that_passed_us_is_named(bench: Bench, topic: str) -> None:
 
 @pytest.mark.timeout(300 + LANDINGS)
 def test_metadata_stays_small(bench: Bench, topic: str) -> None:
-    """Landings with 600 partitions: metadata.json under 2 MB, and at most so many snapshots as the setting says.
+    """Commits with 600 partitions: metadata.json stays under 2 MB, with no more snapshots than the setting says.
 
-    Size follows from the snapshots that are kept, so 130 landings, with expiry at work twice, show what 2,000 do;
-    `make test-long` does those.
-    Landings are real but for the rows: marks, publication and expiry are the pipeline's own; the files are left out.
+    The size depends on the snapshots that are kept, so 130 commits with two expiries show as much as 2,000, which
+    `make test-long` does.
+    Batches are real except for their rows: marks, publishing and expiry are the pipeline's own, without data files.
     """
     name, keep, partitions = f"ns_{topic}.wide", 100, 600
     lake = PipelineTables(connection_to(bench.uri), topic)
@@ -364,7 +364,7 @@ def test_what_a_query_may_still_read_is_not_expired(bench: Bench, topic: str) ->
 
 
 def test_a_batch_record_of_many_streams_and_tables_stays_small(bench: Bench, topic: str) -> None:
-    """Each of its summaries carries what all streams have to say; so fewer of them are kept than the setting allows."""
+    """Each of its summaries carries the marks of all streams, so fewer are kept than the setting allows."""
     name, heads = f"ns_{topic}.record", {f"lake.table_{number}": (7, number * 31) for number in range(584)}
     retention = Retention(100)
     extra = {f"{keys.HEADS}s{number}": marks.heads_text(heads) for number in range(20)}
@@ -457,8 +457,8 @@ def test_a_replica_that_has_not_heard_of_the_claim(bench: Bench, topic: str, mon
 
 
 def test_our_branches_outlive_the_age_that_others_set(bench: Bench, topic: str) -> None:
-    """Who expires a table with `history.expire.max-ref-age-ms` would take a branch by the age of its snapshot, and let
-    in again whoever it shuts out."""
+    """With `history.expire.max-ref-age-ms` an expiry would drop a branch by the age of its snapshot, and so let in the
+    writers that it fences."""
     create_topic(bench.broker, topic, 1)
     name, settings = f"ns_{topic}.{topic}", bench.settings(topic)
     for first in (0, 10):

@@ -1,4 +1,4 @@
-"""One stream, many tables: routes, names, limits, what happens to records that can't land, and several streams."""
+"""One stream, many tables: routes, names, limits, records that can't be written, and several streams."""
 
 import json
 from collections import Counter
@@ -66,7 +66,7 @@ def reasons(bench: Bench, topic: str) -> Counter[str]:
 
 
 def test_each_type_has_a_table_and_what_is_not_kept_is_counted(bench: Bench, topic: str) -> None:
-    """Of one batch: three types, one that is not kept, two records without a type that may be one, one of no JSON."""
+    """One batch: three types, a type that is not kept, two records without a usable type, and one that is not JSON."""
     create_topic(bench.broker, topic, 1)
     typed(bench, topic, ["order", "payment", "debug", "order", "refund", None, "x" * 256])
     produce(bench.broker, topic, [(None, b'{"type": "order", ')])
@@ -80,7 +80,7 @@ def test_each_type_has_a_table_and_what_is_not_kept_is_counted(bench: Bench, top
 
 
 def test_where_nothing_may_be_made_a_start_needs_all_that_it_names(bench: Bench, topic: str) -> None:
-    """The namespace, the batch record, the dead letters, the table of the topic; not what only records name."""
+    """The namespace, the batch log, the dead-letter table and the topic's table; not those that only records name."""
     create_topic(bench.broker, topic, 1)
     typed(bench, topic, ["order", "payment", "order"])
     plain = settings(bench, topic)
@@ -174,7 +174,7 @@ def test_a_field_that_appears_becomes_a_column_that_a_second_engine_reads(bench:
 def test_what_another_writer_makes_a_moment_before_costs_no_value(
     bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch, contract: str | None
 ) -> None:
-    """Our plan is of a moment ago: then the table, and later the column, was not there. Theirs has less than ours."""
+    """When we planned, the table, and later the column, was not there. The other writer's has fewer fields."""
     create_topic(bench.broker, topic, 1)
     create, change, came_first = PipelineTables.create, PipelineTables.change, list[str]()
 
@@ -210,7 +210,7 @@ def test_what_another_writer_makes_a_moment_before_costs_no_value(
 
 
 def test_a_batch_brings_no_more_columns_than_it_may(bench: Bench, topic: str) -> None:
-    """What is too much stays a dead letter of this batch; the next one may bring as many."""
+    """What goes beyond the limit stays a dead letter of this batch. The next batch may bring as many again."""
     create_topic(bench.broker, topic, 1)
     for number, fields in enumerate([[], [*"abcdefg"], [*"abcdefg"]]):
         produce(bench.broker, topic, [(None, event(number, **dict.fromkeys(fields, number)))])
@@ -240,7 +240,7 @@ NAMES = [
 
 
 def test_any_type_has_a_table_of_its_own_under_a_name_that_can_be_told_back(bench: Bench, topic: str) -> None:
-    """Those whose names meet are told apart, the first by name keeps it; what it was made of stands in the table."""
+    """If names collide, the first type by name keeps its name. The properties of a table name its type."""
     create_topic(bench.broker, topic, 1)
     ingest = settings(bench, topic)
     for _ in range(2):  # the second start finds each again
@@ -267,7 +267,7 @@ def test_names_that_meet_are_refused_if_so_set(bench: Bench, topic: str) -> None
 
 
 def test_ten_thousand_types_make_no_more_tables_than_they_may(bench: Bench, topic: str) -> None:
-    """The tables that are there go on being fed, whatever else comes along."""
+    """Existing tables still get their records, whatever else comes."""
     create_topic(bench.broker, topic, 1)
     ingest = settings(bench, topic, max_tables=3)
     typed(bench, topic, ["zebra"])
@@ -311,7 +311,7 @@ def test_ignore_counts_what_it_discards(bench: Bench, topic: str, capsys: pytest
 def test_a_table_that_cannot_be_written_keeps_the_others_from_nothing(
     bench: Bench, topic: str, warehouse: Path
 ) -> None:
-    """Four of five land; the batch is done again for the fifth when it can be, and nothing doubles."""
+    """Four of five are written. Once it is possible, the batch is repeated for the fifth, and nothing is doubled."""
     create_topic(bench.broker, topic, 1)
     kinds = ["a", "b", "c", "d", "e"]
     typed(bench, topic, kinds)

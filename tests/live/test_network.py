@@ -1,4 +1,4 @@
-"""Java's clients come through a proxy, past one, and trust who Python's trust: because the environment says so.
+"""Java's clients use a proxy, or go past it, and trust the same certificates as Python's: by the environment.
 
 No name under `.test` leads anywhere, so what answers for it was asked through the proxy; and the proxy shows the
 certificate of an authority that only the environment's bundle knows.

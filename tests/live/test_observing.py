@@ -43,8 +43,8 @@ def _sent_in(number: int, flags: str = "01") -> bytes:
 
 
 def test_a_batch_of_three_tables_and_a_dead_letter_is_a_tree_of_spans(bench: Bench, topic: str) -> None:
-    """As a collector gets it: a trace for the start, one for the batch and one for the stop, linked; the batch to the
-    spans in which its records were sent as well; its id in the tables."""
+    """As a collector gets it: one trace each for the start, the batch and the stop, with links. The batch also links
+    to the spans in which its records were sent. Its id is in the tables."""
     create_topic(bench.broker, topic, 1)
     ours = [("traceparent", _sent_in(1)), ("other", b"x")]
     headers = [ours, [("traceparent", _sent_in(2))], [("traceparent", _sent_in(3, "00"))], [("traceparent", b"00-")]]
@@ -221,7 +221,7 @@ def test_a_start_that_has_ended_leaves_neither_threads_nor_clients(bench: Bench,
 
 
 def test_batches_that_have_failed_leave_no_clients(bench: Bench, topic: str) -> None:
-    """Nor what else stood in the frames that their errors went through: pyspark keeps these."""
+    """Nor anything else from the frames that their errors went through: pyspark keeps these."""
     create_topic(bench.broker, topic, 1)
     with Faulty(bench.uri) as proxy:
         at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}

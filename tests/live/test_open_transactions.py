@@ -1,4 +1,4 @@
-"""A transaction that nobody ends, on a real broker: it is seen in the metrics, in the log and by `status`."""
+"""A transaction that never ends, on a real broker: it is shown by the metrics, the log and `status`."""
 
 from dataclasses import dataclass
 

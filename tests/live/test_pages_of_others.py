@@ -1,6 +1,6 @@
-"""A page of another site in a real Chromium, beside an embedded catalog and a status port that it wants something of.
+"""A page of another site in a real Chromium attacks an embedded catalog and a status port on the same machine.
 
-It is told every address, and the token as well; its own name leads to this machine whenever it likes.
+It knows every address, and the token as well, and can point its own name to this machine at any time.
 """
 
 import json
@@ -127,7 +127,7 @@ def test_of_the_catalog_it_sees_and_changes_nothing(browser: Browser, catalog: E
 
 
 def test_a_name_that_turns_to_the_catalog_is_refused(browser: Browser, catalog: EmbeddedCatalog) -> None:
-    """For the browser its own site then, so that it sends and shows all; only the catalog can tell."""
+    """The browser then takes the catalog for the page's own site and allows everything. Only the catalog can tell."""
     uri = known(catalog)
     site = by_name(uri, EVIL)
     browser.open(f"{site}/v1/config")

@@ -1,4 +1,4 @@
-"""`plan` says what `run` does to the catalog, and does nothing itself."""
+"""`plan` says what `run` would do to the catalog, and changes nothing itself."""
 
 import json
 import os
@@ -216,8 +216,8 @@ def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topi
 def test_an_interruption_is_no_outlook(
     bench: Bench, topic: str, tmp_path: Path, jars_folder: Path | None, seconds: float
 ) -> None:
-    """Ctrl-C while Spark starts, while it is looked where to begin, or in a batch: nothing is said but what Spark says
-    in its log, least of all of the catalog."""
+    """Ctrl-C while Spark starts, while the start offsets are looked up, or in a batch. Only Spark's log lines are
+    printed, and nothing about the catalog."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, ((None, b'{"n": 1}') for _ in range(100_000)))
     with Pipelines(tmp_path, jars_folder) as pipelines:

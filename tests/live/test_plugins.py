@@ -1,4 +1,4 @@
-"""A source and a format of somebody else's distribution, found by its entry points: proved, and used to the end."""
+"""A source and a format of another distribution are found by their entry points, pass our suites, and are used."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -76,7 +76,7 @@ def test_their_source_passes_our_suite(filled: Filled, check: SourceCheck) -> No
 def test_a_pipeline_reads_their_source_in_their_format(
     broker: str, rest_uri: str, topic: str, tmp_path: Path, jars_folder: Path | None
 ) -> None:
-    """As a process of its own: what is installed beside us is enough, and no line of ours knows of it."""
+    """In a process of its own: installing the package is enough, and no code of ours knows about it."""
     create_topic(broker, topic)
     produce(broker, topic, [(None, value) for value in EVENTS])
     install(tmp_path, {formats.GROUP: {"lines": "LINES"}, sources.GROUP: {"plant": "Plant"}})

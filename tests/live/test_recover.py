@@ -1,4 +1,4 @@
-"""What a start asks a person, and that each choice does what it says: nothing lost or doubled, nothing guessed."""
+"""What a person has to decide before a start, and that each choice does what it says: nothing is lost or doubled."""
 
 import json
 from collections import Counter
@@ -82,7 +82,7 @@ def test_nothing_is_asked_where_nothing_is_wrong(street: Street, capsys: pytest.
 
 @pytest.mark.parametrize(("choice", "read"), [(Choice.ANEW, True), (Choice.LATEST, False)])
 def test_a_topic_that_was_made_anew(street: Street, choice: Choice, *, read: bool) -> None:
-    """Its offsets are those of other records, so what stands in the tables at the same ones is in nobody's way."""
+    """Its offsets mean other records, so rows with the same offsets in the tables do not matter."""
     delete_topic(street.bench.broker, street.topic)
     create_topic(street.bench.broker, street.topic, 1)
     street.produce(10, 18)
@@ -100,7 +100,7 @@ def test_a_topic_that_was_made_anew(street: Street, choice: Choice, *, read: boo
 
 
 def test_an_end_that_went_back(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after an election of a broker that lagged behind: of the same topic, made here by giving it its old id."""
+    """As after the election of a broker that lagged behind. The test recreates the topic and reports its old id."""
     before = Kafka(street.settings.source, [street.topic]).identity()
     delete_topic(street.bench.broker, street.topic)
     create_topic(street.bench.broker, street.topic, 1)
@@ -148,7 +148,7 @@ def test_what_retention_took_is_noted_as_lost(street: Street) -> None:
     ],
 )
 def test_a_table_that_is_not_what_it_was(street: Street, what: str, choice: Choice) -> None:
-    """Of what is read again, that which stands in the other table, or among the dead letters, stays as it is."""
+    """Records that are read again and are in the other table, or among the dead letters, stay as they are."""
     street.produce(10, 20)
     street.ingest()
     name = f"{street.namespace}.a"
@@ -181,8 +181,8 @@ def test_a_table_that_is_not_what_it_was(street: Street, what: str, choice: Choi
 
 @pytest.mark.parametrize("what", ["a hole in another table", "a copy with its rows"])
 def test_what_is_read_again_may_take_several_starts(street: Street, what: str) -> None:
-    """The marks that said how far each table goes are of an older generation, or never were: the rows still tell, also
-    to the start after the next."""
+    """The marks of each table are of an older generation, or were never there. The rows still show what is written,
+    also to the start after the next."""
     street.produce(10, 40)
     street.ingest()
     bench, name = street.bench, f"{street.namespace}.a"
@@ -205,7 +205,7 @@ def test_what_is_read_again_may_take_several_starts(street: Street, what: str) -
 
 
 def test_a_history_that_was_cut(street: Street) -> None:
-    """No mark of ours is left anywhere: the rows themselves still tell what has its place."""
+    """No mark of ours is left anywhere. The rows themselves still show what is written."""
     street.bench.lake.drop_table(f"{street.namespace}.lakehouse_batches")
     for name in (*TYPES, "dead_letters"):
         street.bench.compact_and_expire(f"{street.namespace}.{name}")

@@ -1,4 +1,4 @@
-"""Tables on S3: a real store, both clients and a second engine; and what is said when it does not let us in."""
+"""Tables on S3: a real store, both clients and a second engine; and the messages if the store denies access."""
 
 import os
 from collections import Counter
@@ -114,7 +114,7 @@ def manifest_lists(table: Table, store: MinIO) -> tuple[set[str], set[str]]:
 def test_a_pipeline_lands_on_s3_by_the_embedded_catalog_and_two_readers_agree(
     store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
 ) -> None:
-    """And old snapshots go, with their files: the store holds no manifest list that no snapshot knows."""
+    """Old snapshots are expired with their files: each manifest list in the store belongs to a snapshot."""
     create_topic(broker, topic, 2)
     fill(broker, topic, EVENTS, 2)
     home = folder / "lakehouse"
@@ -150,7 +150,7 @@ def test_a_pipeline_lands_on_s3_by_the_embedded_catalog_and_two_readers_agree(
 def test_credentials_of_the_catalog_open_the_files_for_both_clients(
     store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
 ) -> None:
-    """Ours reads and writes in the process and in its tasks; Spark's deletes what old snapshots had."""
+    """Our client reads and writes, in the process and in its tasks. Spark's deletes files of old snapshots."""
     create_topic(broker, topic, 2)
     fill(broker, topic, EVENTS, 2)
     with (
@@ -245,7 +245,7 @@ def test_a_start_by_another_catalog_says_which_setting(
     folder: Path,
     jars_folder: Path | None,
 ) -> None:
-    """The catalog writes by keys of its own; ours are first used for the branch that a start opens."""
+    """The catalog writes with keys of its own. Ours are first used for the branch that a start opens."""
     with served(folder, store, jars_folder) as uri:
         lake = PipelineTables(
             connection_of(CatalogSettings(**in_settings(uri)), s3_of(store, **changes), uri), "denied"

@@ -1,4 +1,4 @@
-"""The same settings, but for `spark.master`, on several executors: each record lands once, whatever is killed."""
+"""The same settings, except for `spark.master`, on several executors: each record is written once, despite kills."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Planted secrets appear nowhere: a pipeline that lands, fails and stops, and all that it leaves or shows is searched.
+"""Planted secrets appear nowhere: a pipeline writes, fails and stops, and all that it leaves or shows is searched.
 
 `-s` prints what was searched, and for how much.
 """

@@ -1,4 +1,4 @@
-"""A broker that asks who comes: records land over each way in, and whoever is kept out is told what to mend."""
+"""A secured broker: records are read with each kind of login, and each refusal says what to fix."""
 
 import json
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ def certificate(secured: Secured, **changes: Any) -> dict[str, Any]:
 
 
 def test_by_password(bench: Bench, secured: Secured, filled: str) -> None:
-    """One with quotes and backslashes."""
+    """The password has quotes and backslashes."""
     lands(bench, bench.settings(filled, source=login(secured)))
 
 
@@ -126,7 +126,7 @@ def lands(bench: Bench, settings: Settings) -> None:
 
 
 def test_no_secret_is_shown(bench: Bench, secured: Secured, filled: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither in what a task is and says, nor in how it fails, nor in what Spark says of either."""
+    """Not in a task, its output or its errors, and not in what Spark says about them."""
     shares = [[Share(filled, 0, 99, 100)]]  # there are not so many
     effects = OnSpark(cast("Any", None), bench.spark)
     for way in (login(secured), certificate(secured), token(secured)):
@@ -149,7 +149,7 @@ def test_no_secret_is_shown(bench: Bench, secured: Secured, filled: str, capfd: 
 
 
 def said(source: dict[str, Any], kind: type[LakehouseError] = SettingsRefused, topic: str = "any") -> str:
-    """What a start is told, in a sentence that shows no secret."""
+    """The message of a start: one sentence that shows no secret."""
     settings = SourceSettings.model_validate(source)
     with pytest.raises(kind) as failure:
         Kafka(settings, (topic,)).identity()
@@ -249,7 +249,7 @@ def test_a_topic_that_may_not_be_seen(secured: Secured, filled: str) -> None:
 
 
 def test_a_topic_that_may_be_seen_but_not_read(bench: Bench, secured: Secured, filled: str) -> None:
-    """Only the client that reads gets to know it."""
+    """Only the client that reads finds out."""
     secured.broker.deny(USER, ResourceType.TOPIC, filled, AclOperation.READ)
     with pytest.raises(SettingsRefused, match=rf"do not let us read the topic {filled}.* `streams.topics`"):
         bench.ingest(bench.settings(filled, source=login(secured)))

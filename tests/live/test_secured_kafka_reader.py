@@ -1,4 +1,4 @@
-"""A task comes in wherever a run may come in, and whoever is kept out is told what to fix."""
+"""A task can log in wherever a run can, and each refusal says what to fix."""
 
 import os
 import pickle

@@ -98,7 +98,7 @@ def set_to(bench: Bench, options: Mapping[str, str]) -> Iterator[None]:
 
 @pytest.mark.parametrize("what", OTHERWISE)
 def test_spark_set_otherwise_lands_the_same(bench: Bench, topic: str, what: str) -> None:
-    """Days to and fro, names that differ by case, lists within objects, values that do not fit; in several batches."""
+    """Days in any order, names that differ by case, lists within objects, values that do not fit; several batches."""
     create_topic(bench.broker, topic, 1)
     bodies = [
         {"type": kind, "ts_ms": n % 3 * DAY_MS, "n": n, "a": n, "A": -n, "place": {"x": [n, None]}, "none": None}

@@ -1,4 +1,4 @@
-"""A table's name is a name wherever Spark is told of it, with whatever is in it."""
+"""Spark takes a table's name as a name, with any characters in it."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""`lakehouse-ingest status`: what the tables know, in agreement with the broker and the tables themselves."""
+"""`lakehouse-ingest status` shows what the tables, their metadata and the broker say."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_it_says_what_has_landed_and_how_much_waits(bench: Bench, topic: str, co
 
 @pytest.mark.parametrize("keep", [100, 2])
 def test_the_last_batch_is_found_behind_starts_that_landed_nothing(bench: Bench, topic: str, keep: int) -> None:
-    """Also where the batch record no longer keeps the snapshot that the batch came with."""
+    """Also if the batch log no longer keeps the snapshot of that batch."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, events(range(3), 1))
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_a_table_that_was_dropped_is_said_to_be(bench: Bench, topic: str, comman
 
 
 def test_files_are_listed_whatever_stands_beside(bench: Bench, topic: str, command: Command) -> None:
-    """The table of others that has a dot in its name comes first, and can't be told from a namespace."""
+    """Another program's table with a dot in its name comes first, and looks like a namespace."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, events(range(3), 1))
     bench.ingest(bench.settings(topic))
@@ -123,7 +123,7 @@ def test_files_are_listed_whatever_stands_beside(bench: Bench, topic: str, comma
 
 
 def test_what_a_person_names_is_what_is_said(bench: Bench, topic: str, command: Command) -> None:
-    """Not a setting that nobody has set, and no namespace where a table's name is enough."""
+    """Not a setting that was never set, and no namespace where a table's name is enough."""
     create_topic(bench.broker, topic, 1)
     produce(bench.broker, topic, [(None, b'{"n": 1, "color": "red"}')])
     columns = [{"name": "n", "type": "long"}]

@@ -1,4 +1,4 @@
-"""A record that steers terminals, through the real command line on a real one."""
+"""A record with control sequences, through the real command line on a real terminal."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ TABLE = 'table = "events"\ncolumns = [{ name = "i", type = "long" }]'
 
 
 def test_a_record_that_steers_terminals_is_obeyed_by_none(broker: str, rest_uri: str, tmp_path: Path) -> None:
-    """The last sentence names the record, and holds nothing of it: it is in the log of a service, too."""
+    """The last sentence names the record and quotes nothing of it, because it is also in the log of a service."""
     create_topic(broker, "steered", 1)
     produce(broker, "steered", [(None, STEERING)])
     settings = settings_text("steered", broker, rest_uri, "ns_steered", table=TABLE)

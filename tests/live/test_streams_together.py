@@ -1,4 +1,4 @@
-"""Streams of one process on one table, one batch record and the same dead letters: they wait for each other."""
+"""Streams of one process share a table, a batch log and the dead-letter table: they wait for each other."""
 
 import json
 from collections import Counter
@@ -57,7 +57,7 @@ def has_all(bench: Bench, topic: str, batches: int) -> None:
 
 @pytest.mark.parametrize("publish", ["branch", pytest.param("direct", marks=pytest.mark.long)])
 def test_streams_of_one_process_do_not_race(bench: Bench, topic: str, publish: str, rest_uri: str) -> None:
-    """No commit is refused because of a sibling. One that is, because of a stranger, is told, and told once."""
+    """No commit is refused because of a sibling. One that is refused because of a stranger is reported once."""
     settings = together(bench, topic, publish=publish)
     pipeline = bench.pipeline(settings)
     heard = Heard.of(pipeline)
@@ -88,7 +88,7 @@ def test_streams_of_one_process_do_not_race(bench: Bench, topic: str, publish: s
 
 @pytest.mark.parametrize("streams", [15, pytest.param(50, marks=pytest.mark.long)])
 def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: int) -> None:
-    """Each appends to it at the same time as the others: all rows, all marks, and no commit that was refused."""
+    """All append to it at the same time: every row and every mark is there, and no commit was refused."""
     rounds, name = 2, f"ns_{topic}.record"
     refused, turns = list[str](), Turns()
 

@@ -1,4 +1,4 @@
-"""Tables that others have made: used as they are, or refused with the reason; `plan` says so before."""
+"""Tables that others have created are used as they are, or refused with the reason. `plan` says so beforehand."""
 
 import json
 from collections import Counter
@@ -123,7 +123,7 @@ def _filled(bench: Bench, name: str, rows: int) -> None:
 
 
 def test_a_table_of_version_3_may_have_busy_neighbours(bench: Bench, topic: str, rest_uri: str) -> None:
-    """It may be empty, and what is refused because of them is committed again; each row has a number of its own."""
+    """It may be empty, and commits that they overtake are repeated. Each row has a number of its own."""
     create_topic(bench.broker, topic, 1)
     sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
     table = f"{LAKE}.ns_{topic}.others"
@@ -203,7 +203,7 @@ def unreadable(bench: Bench, table: str) -> Callable[[], object]:
 
 
 def test_what_is_not_ours_and_cant_be_read_is_passed_over(bench: Bench, topic: str) -> None:
-    """Of a first start: told in one line; nobody asks for it again until a record leads there."""
+    """A first start reports them in one line. They are not read again until a record needs them."""
     create_topic(bench.broker, topic, 1)
     sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
     theirs = [f"ns_{topic}.{name}" for name in ("gone", "lost")]
@@ -227,7 +227,7 @@ def test_what_is_not_ours_and_cant_be_read_is_passed_over(bench: Bench, topic: s
 
 @pytest.mark.parametrize("table", ["{topic}", "others", "dead_letters"])
 def test_what_the_settings_name_is_not_passed_over(bench: Bench, topic: str, table: str) -> None:
-    """Not even before there is a record for it."""
+    """Even before there is a record for it."""
     create_topic(bench.broker, topic, 1)
     name = f"ns_{topic}.{table.format(topic=topic)}"
     sql(bench, f"CREATE NAMESPACE {LAKE}.ns_{topic}")
@@ -252,7 +252,7 @@ def test_without_the_batch_record_any_table_may_be_ours(bench: Bench, topic: str
 
 
 def test_a_table_that_turns_out_to_be_ours_is_gone_on_with(bench: Bench, topic: str) -> None:
-    """All else that knew this pipeline is lost, so it was passed over; its rows are not landed again."""
+    """All else that knew this pipeline is lost, so the table was passed over. Its rows are not written again."""
     create_topic(bench.broker, topic, 1)
     wanted = settings(bench, topic, {"table": "{type}"})
     produce(bench.broker, topic, events(["order"], range(3)))

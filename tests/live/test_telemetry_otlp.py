@@ -150,7 +150,7 @@ def test_the_settings_of_the_standard_environment_are_used_where_ours_are_silent
 def test_a_collector_behind_locks_is_reached_by_the_standard_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exporter: str, compression: str
 ) -> None:
-    """An authority of one's own, and a certificate of ours that it asks for; without that one nothing arrives."""
+    """The collector has its own authority and asks for a client certificate. Without one nothing arrives."""
     authority = Authority(tmp_path)
     authority.sign("receiver", "IP:127.0.0.1")
     authority.sign("ingest")

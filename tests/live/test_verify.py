@@ -1,6 +1,6 @@
-"""`lakehouse-ingest verify`: it finds what is wrong, and takes nothing that is right for it.
+"""`lakehouse-ingest verify` finds what is wrong, and reports nothing that is right.
 
-What is wrong is done here by another writer, to tables that a real pipeline has filled from a real broker.
+Another writer does the damage, to tables that a real pipeline has filled from a real broker.
 """
 
 import json
@@ -142,7 +142,7 @@ def undone(bench: Bench, landed: Landed) -> Iterator[None]:
 def test_tables_dead_letters_and_what_was_filtered_are_one_whole(
     bench: Bench, parted: Landed, command: Command
 ) -> None:
-    """And nothing is changed by looking."""
+    """And `verify` changes nothing."""
     names = [".".join(name) for name in bench.lake.list_tables(f"ns_{parted.topic}")]
     before = {name: bench.table(name).metadata_location for name in names}
     verdict = verdict_on(parted.settings)
@@ -161,7 +161,7 @@ def test_tables_dead_letters_and_what_was_filtered_are_one_whole(
 
 
 def test_markers_and_aborted_records_are_holes(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without the batch record; a broker that is away leaves it open."""
+    """With and without the batch log. If the broker is away, they stay unknown."""
     create_topic(bench.broker, topic, 1)
     settings = bench.settings(topic, stream={"max_records": 9})
     producer = Producer({"bootstrap.servers": bench.broker, "transactional.id": topic, "log_level": 0})
@@ -189,7 +189,7 @@ def test_markers_and_aborted_records_are_holes(bench: Bench, topic: str, monkeyp
 
 
 def test_what_compaction_took_is_a_hole(bench: Bench, topic: str) -> None:
-    """Before it was read, and after."""
+    """Before and after the records were read."""
     config = {
         "cleanup.policy": "compact",
         "segment.ms": "50",
@@ -228,7 +228,7 @@ def test_what_compaction_took_is_a_hole(bench: Bench, topic: str) -> None:
 
 
 def test_it_holds_while_the_pipeline_runs(bench: Bench, topic: str) -> None:
-    """What is under way is neither a gap nor too many."""
+    """A batch in progress is neither a loss nor a duplicate."""
     create_topic(bench.broker, topic, 2)
     settings = of_types(bench, topic, max_records=200, keep_types="^[ab]$")
     typed(bench, topic, "abcd" * 10)
@@ -249,7 +249,7 @@ def test_it_holds_while_the_pipeline_runs(bench: Bench, topic: str) -> None:
 
 
 def test_rows_that_only_look_alike_are_not_too_many(bench: Bench, filled: Landed) -> None:
-    """Those of another pipeline, by its own commit, and those of the log that a topic of the name was before."""
+    """Rows of another pipeline, in a commit of its own, and rows of an earlier topic with the same name."""
     table = bench.table(filled.name())
     rows = table.scan("n == 3 or n == 4").to_arrow()
     table.append(rows, snapshot_properties={"lakehouse.token": "another-pipeline/1/1/0"})
@@ -273,7 +273,7 @@ def without_record(bench: Bench, landed: Landed) -> Iterator[None]:
 
 
 def test_without_the_batch_record_it_still_counts(bench: Bench, filled: Landed) -> None:
-    """All but the last batch, of which only the record says that it is done everywhere."""
+    """All but the last batch: only the batch log says that it is complete."""
     with without_record(bench, filled):
         verdict = verdict_on(filled.settings)
         assert (verdict.code, verdict.offsets, verdict.beyond) == (PROVEN, 10, 10)
@@ -372,7 +372,7 @@ def test_a_range_that_was_taken_out(bench: Bench, filled: Landed, mode: str) -> 
 
 
 def test_a_commit_that_was_rolled_back(bench: Bench, filled: Landed) -> None:
-    """Also when somebody has written since."""
+    """Also if another writer has committed since."""
     name = filled.name()
     second, *_, first = landings(bench, name)
     bench.table(name).manage_snapshots().rollback_to_snapshot(first).commit()
@@ -399,7 +399,7 @@ def test_a_table_that_is_not_there(bench: Bench, parted: Landed) -> None:
 
 
 def test_counts_that_do_not_fit(bench: Bench, parted: Landed) -> None:
-    """A record that was filtered, and that somebody has put into a table all the same."""
+    """Another writer has put a filtered record into a table."""
     table = bench.table(parted.name("order"))
     places = bench.places(*(parted.name(each) for each in ("order", "payment", "refund", "dead_letters")))
     ends = of_stream(parted.settings.source, parted.settings.streams[0]).ends()
@@ -443,7 +443,7 @@ def test_where_nothing_landed_nothing_is_proven(bench: Bench, topic: str, comman
 
 
 def test_what_a_person_has_decided_is_not_held_against_it(bench: Bench, topic: str) -> None:
-    """A topic that was made anew, whose offsets stand in the table as those of the older one do."""
+    """A recreated topic has the same offsets as the older one, and both are in the table."""
     settings = bench.settings(topic)
     for records in (10, 6):
         create_topic(bench.broker, topic, 1)
@@ -534,7 +534,7 @@ def directly_filled(bench: Bench, settings: Settings, rows: int) -> None:
 
 
 def test_every_file_is_opened_only_where_its_bounds_say(bench: Bench, filled: Landed) -> None:
-    """Spark's writer leaves them in the manifests, for fields within structs as well."""
+    """The manifests have bounds for fields within structs as well."""
     lake = PipelineTables(connection_to(bench.uri), "tests")
     pinned = lake.pin(filled.name())
     assert pinned

@@ -1,4 +1,4 @@
-"""Where a stream begins that no table knows, which topics it reads, and when it ends, on a real broker."""
+"""Where a stream without a history begins, which topics it reads, and when it ends, on a real broker."""
 
 import datetime as dt
 import json
@@ -63,7 +63,7 @@ CHOICES: list[tuple[dict[str, Any], int, int]] = [
 def test_a_first_start_begins_where_the_settings_say(
     bench: Bench, filled: str, choice: dict[str, Any], first: int, second: int
 ) -> None:
-    """And a later one where the tables are, whatever the settings say then."""
+    """A later start begins where the tables are, whatever the settings say then."""
     source = {"brokers": bench.broker}
     bench.ingest(bench.settings(filled, source={**source, **choice}))
     produce(bench.broker, filled, [*events([10]), *events([3], 1)])
@@ -73,8 +73,8 @@ def test_a_first_start_begins_where_the_settings_say(
 
 
 def test_an_open_transaction_is_read_after_latest(bench: Bench, topic: str) -> None:
-    """As by every consumer that reads what is committed: it begins at the last stable offset. Behind the high watermark
-    nothing could be read until the transaction has ended, and what it holds never."""
+    """As with every consumer that reads committed records, it begins at the last stable offset. From the high
+    watermark nothing could be read until the transaction ends, and its own records never."""
     create_topic(bench.broker, topic)
     produce(bench.broker, topic, events(range(5)))
     settings = bench.settings(topic, source={"brokers": bench.broker, "start": "latest"})
@@ -97,7 +97,7 @@ def has_looked(pipeline: Pipeline) -> bool:
 
 
 def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: str) -> None:
-    """Also one of which no table holds anything: then nothing but the batch record tells where it stood."""
+    """Also if no table holds anything of it: then only the batch log knows where it stopped."""
     other = f"{filled}_other"
     create_topic(bench.broker, other, 1)
 
@@ -121,7 +121,7 @@ def test_a_topic_that_was_left_out_goes_on_where_it_stood(bench: Bench, filled: 
 
 
 def test_a_topic_that_was_left_out_may_be_deleted(bench: Bench, filled: str) -> None:
-    """The ledger knows of it, and no broker is asked for it any more."""
+    """The ledger still has it, but the broker is not asked for it any more."""
     other = f"{filled}_other"
     create_topic(bench.broker, other)
     produce(bench.broker, other, events([0]))
@@ -153,7 +153,7 @@ def test_what_the_broker_does_not_hold_stops_the_start(
 def test_without_a_file_a_topic_goes_into_the_folder_where_one_stands(
     bench: Bench, filled: str, tmp_path: Path, jars_folder: Path | None
 ) -> None:
-    """Its own catalog beside it, and hidden partitions by the day."""
+    """With the embedded catalog in the same folder, and hidden partitions by day."""
     words = ("run", "--topics", filled, "--brokers", bench.broker, "--until-latest", "--event-time", "at")
     produce(bench.broker, filled, [(None, json.dumps({"n": 10, "at": NOON.isoformat()}).encode(), None, None, 0)])
     environment = {**os.environ, **({"LAKEHOUSE_INGEST_JARS": str(jars_folder)} if jars_folder else {})}
@@ -175,7 +175,7 @@ def test_without_a_file_a_topic_goes_into_the_folder_where_one_stands(
 
 
 def test_lag_tools_are_told_of_the_last_batch_however_soon_it_came(bench: Bench, filled: str) -> None:
-    """Group offsets are published now and then; nothing comes after the last batch of a topic that rests."""
+    """Group offsets are published only now and then, and no batch follows the last one of an idle topic."""
     group = Kafka(SourceSettings(brokers=bench.broker), [filled])
     settings = bench.settings(filled, ledger={"batch_every": 6})
     with running(bench.pipeline(settings, drain=False)):
@@ -193,7 +193,7 @@ def table_holds(bench: Bench, topic: str, landed: dict[tuple[str, int], list[int
 
 
 def test_a_stream_ends_after_so_many_batches(bench: Bench, filled: str) -> None:
-    """And the next one goes on behind them."""
+    """And the next start goes on after them."""
     settings = bench.settings(filled, stream={"max_records": 4})
     pipeline = bench.ingest(settings, drain=False, max_batches=2)
     assert pipeline.landed == 2
@@ -206,7 +206,7 @@ def test_a_stream_ends_after_so_many_batches(bench: Bench, filled: str) -> None:
 
 
 def test_a_topic_that_appears_later_is_taken_in(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the same run, each record once; another name that only begins alike is not read."""
+    """In the same run, each record once. A topic whose name only begins alike is not read."""
     monkeypatch.setattr(one_start, "TOPICS_S", 0.5)
     first, second, later, other = (f"{topic}_{name}" for name in ("a", "b", "c", "a_not"))
     pipeline = bench.pipeline(matching(bench, topic, every="1h", idle="1s"), drain=False)

@@ -171,7 +171,7 @@ class TestBundle:
 
     def test_of_an_unknown_kind_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(
-            SettingsRefused, match="There are no jars for sparkle, but for spark, catalog, broker, catalog"
+            SettingsRefused, match="There are no jars for sparkle: choose from spark, catalog, broker, catalog"
         ):
             command.bundle(tmp_path, ["sparkle"])
 

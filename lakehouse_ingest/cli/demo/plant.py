@@ -23,7 +23,7 @@ def create_topic(brokers: str, topic: str) -> None:
         admin.create_topics([new], operation_timeout=ASK_S)[topic].result(ASK_S)
     except KafkaException as failure:
         if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TryAgain(f"the topic {topic} could not be made: {failure.args[0].str()}") from failure
+            raise TryAgain(f"the topic {topic} could not be created: {failure.args[0].str()}") from failure
 
 
 class Plant:

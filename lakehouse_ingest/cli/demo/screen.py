@@ -23,7 +23,7 @@ LINE_S = 5.0  # how often a line is written where there is no terminal
 
 @dataclass
 class Counts:
-    """What has happened so far, for whoever looks on."""
+    """What has happened so far, to be shown while the demo runs."""
 
     producers: list[Plant] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Screen:
         counts.filtered += event.filtered
 
     def line(self) -> None:
-        """The counts, where nobody sees them alive and if it is time for them."""
+        """Print the counts if no live display shows them and it is time to."""
         if self._live is None and monotonic() - self._last >= self.every:
             self._last = monotonic()
             self.say(str(self.counts))

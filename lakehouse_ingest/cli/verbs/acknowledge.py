@@ -34,7 +34,7 @@ def acknowledge(
     """The exit code: whether something is lost that is not acknowledged."""
     wanted, why = ranges_of(offsets), " ".join(reason.split())
     if yes and not why:
-        raise SettingsRefused("--yes needs a --reason: whoever reads the batch log later has to know why")
+        raise SettingsRefused("--yes needs a --reason: later readers of the batch log have to know why")
     looked = partial(look, settings, reason=why, only=only, wanted=wanted)
     return repair(settings, looked, _shown, _plain, yes=yes, jars=jars, as_json=as_json)
 

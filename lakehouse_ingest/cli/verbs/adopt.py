@@ -60,7 +60,7 @@ def _shown(found: Sequence[Adoption]) -> Iterator[RenderableType]:
 def _of_stream(adoption: Adoption) -> Iterator[RenderableType]:
     name = (adoption.identity, "bold")
     if adoption.origin is None:
-        why = str(adoption.begun) if adoption.begun else "the origin says nothing of its topics"
+        why = str(adoption.begun) if adoption.begun else "the origin says nothing about its topics"
         yield Text.assemble(name, f": {why}. It is left alone.")
         return
     yield Text.assemble(name, f": {adoption.note}.")

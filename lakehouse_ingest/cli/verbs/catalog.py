@@ -25,7 +25,7 @@ ACCESS_DELEGATION_MODE 'none'); SHOW ALL TABLES;
            SET `spark.sql.catalog.lake.header.Authorization` = Bearer {token};
   ingest   lakehouse-ingest run --catalog-uri {uri} --warehouse {quoted} --topics …
 
-Whoever has the token may read and change all tables: it is the same after each start, and kept in {note}.
+Anyone with the token can read and change all tables. It stays the same from start to start, and is kept in {note}.
 Ctrl-C ends it."""
 
 

@@ -307,7 +307,7 @@ def _through(
     screen.say(f"{plant.made.acknowledged:,} events produced; the last of them are being written")
     wait(lambda: _reached(_complete(here), ends))
     landed = screen.elapsed
-    # Of the last batch we are told a moment after it is done.
+    # The event of the last batch comes a moment after the batch is done.
     due = sum(end - held.get(at, 0) for at, end in ends.items())
     wait(lambda: screen.counts.received >= due or screen.elapsed > landed + TOLD_S)
     return ends, {"until_spark": began, "ingesting": landed - began, "last_events": landed - produced, "all": landed}
@@ -321,7 +321,9 @@ def _watch(running: Running, work: Future[None], screen: Screen, until: Callable
         if len(counts.batches) > batches:
             batches, since = len(counts.batches), screen.elapsed
         if screen.elapsed - since > PATIENCE_S:
-            raise TryAgain(f"nothing has landed for {PATIENCE_S:.0f} s: run with --debug, or see the log of the broker")
+            raise TryAgain(
+                f"no batch was committed for {PATIENCE_S:.0f} s: run with --debug, or see the log of the broker"
+            )
         if running.stop.wait(LOOK_S):
             raise Interrupted("stopped before its end; what has landed stays, and the same command goes on from there")
         if work.done():

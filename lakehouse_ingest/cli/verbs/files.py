@@ -24,10 +24,10 @@ def files(
     jars: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """A line each, as they are found: how many there are does not matter. Of a table that can't be read it is told in
-    the end: whoever lists all has those of the others by then."""
+    """Print one line for each file as it is found, so that memory does not grow with their number. Tables that can't
+    be read are named at the end, after the files of all others."""
     if snapshot is not None and table is None:
-        raise SettingsRefused("a snapshot is one of a single table: name the table")
+        raise SettingsRefused("--snapshot needs a table, because a snapshot belongs to one: name it")
     with catalog_at(settings, jars) as uri:
         lake = tables_of(settings, uri)
         namespace = settings.catalog.namespace

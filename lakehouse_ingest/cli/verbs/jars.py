@@ -23,7 +23,7 @@ def bundle(folder: Path, kinds: Sequence[str] | None = None) -> None:
     """Makes a folder with the jars of these kinds, or of all."""
     for kind in kinds or ():
         if kind not in ALL_KINDS:
-            raise SettingsRefused(f"There are no jars for {kind}, but for {', '.join(ALL_KINDS)}.")
+            raise SettingsRefused(f"There are no jars for {kind}: choose from {', '.join(ALL_KINDS)}.")
     console = Terminal(soft_wrap=True)
     folder = folder.absolute()
     for kind in kinds or ALL_KINDS:

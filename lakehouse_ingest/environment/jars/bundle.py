@@ -27,7 +27,7 @@ def bundle(kind: str, folder: Path) -> Bundled:
     if lacking:
         source = ensure(kind)[0].parent
         if changed := wrong_files(source, lacking):
-            raise TryAgain(f"In {source} {listed(changed)}: run `lakehouse-ingest clean`, and this again.")
+            raise TryAgain(f"In {source} {listed(changed)}: run `lakehouse-ingest clean`, then this again.")
         try:
             home.mkdir(parents=True, exist_ok=True)
             for jar in lacking:

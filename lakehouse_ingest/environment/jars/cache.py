@@ -1,8 +1,8 @@
 """The cache of verified jars: one folder a kind.
 
 A kind's folder carries the digest of its lock in its name. It appears by one rename, after every file in it was
-compared with its checksum. Each later start compares sizes only, so that it need not read 122 MB. That is why nobody
-else may be able to write there: see `trust`.
+compared with its checksum. Each later start compares sizes only, so that it need not read 122 MB. So no one else
+may be able to write there: see `trust`.
 """
 
 import errno

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 LOCK = Path(__file__).with_name("checksums.txt")
-ON_DEMAND = ("catalog-s3",)  # few need it: it is fetched by whoever keeps tables on S3
+ON_DEMAND = ("catalog-s3",)  # few need it: it is downloaded only for tables on S3
 
 
 @dataclass(frozen=True)

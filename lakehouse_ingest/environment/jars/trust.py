@@ -1,4 +1,4 @@
-"""Whether what is kept in a cache can be run: whoever may write there runs code as us.
+"""Whether the content of a cache may be run: anyone who can write there could run code as our user.
 
 The owner of each file and folder has to be our user or root, and only they may write. A group may write as well if it
 is no group of several people. That is root's group, the user's own (which has the user's name on many systems), and a

@@ -162,7 +162,7 @@ def _adoptions(settings: Settings, uri: str, option: OriginOption) -> list[Adopt
         for begun in (each.begun for each in found if each.begun):
             raise begun
         topics = ", ".join(sorted({topic for each in found for topic in each.logs.topics}))
-        raise SettingsRefused(f"`{option.named[0]}` says nothing of {topics}: it is another one, or `topics` are")
+        raise SettingsRefused(f"`{option.named[0]}` says nothing about {topics}: correct it, or `streams.topics`")
     return found
 
 

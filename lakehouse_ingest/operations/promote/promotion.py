@@ -148,7 +148,9 @@ def _refuse_partition(state: TableState, way: Sequence[str]) -> None:
 def _inside(kind: str | None, name: str) -> str | None:
     """The type of a struct's field, or None if the struct has no such field."""
     if kind is None or not kind.startswith("struct<"):
-        raise SettingsRefused(f"--field leads to {name} through a column that is no struct: only structs have fields")
+        raise SettingsRefused(
+            f"--field leads to {name} through a column that is not a struct: only structs have fields"
+        )
     return fields_of(kind).get(name)
 
 

@@ -18,7 +18,7 @@ def _upper(value: object) -> object:
 
 
 class SecuritySettings(SettingsModel):
-    """How the brokers let us in. One place for the Java client and the Python client."""
+    """How the brokers let us in. All Kafka clients of the pipeline use it."""
 
     protocol: Annotated[Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"], BeforeValidator(_lower)] | None = (
         Field(
