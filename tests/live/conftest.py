@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -10,9 +11,9 @@ from lakehouse_ingest.pipeline import one_start, sampler
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses; for topic and namespace."""
-    name: str = request.node.name
-    return re.sub(r"\W+", "_", name.removeprefix("test_")).strip("_")[:60]
+    """A name that no other test uses; for topic and namespace. Tests of two classes may have the same name."""
+    name = re.sub(r"\W+", "_", request.node.name.removeprefix("test_")).strip("_")
+    return f"{name[:51]}_{crc32(request.node.nodeid.encode()):08x}"
 
 
 @pytest.fixture
