@@ -52,8 +52,9 @@ test-core: install
 
 test-long: install
 	LAKEHOUSE_TEST_LONG=1 LAKEHOUSE_TEST_LANDINGS=2000 LAKEHOUSE_TEST_TOPICS=100 $(BIN)/python -m pytest -s \
-		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py tests/live/test_plan.py \
-		tests/live/test_demo.py tests/live/test_direct.py tests/live/test_class_names.py \
+		tests/faults/test_kill_secured.py tests/faults/test_pause.py tests/live/test_ledger.py \
+		tests/live/test_bounded_history.py tests/live/test_plan.py tests/live/test_demo.py tests/live/test_direct.py \
+		tests/live/test_class_names.py \
 		-k "locks or woken or metadata or plan_of_all or left_running or busy_neighbour or answers_that_are_lost \
 		or before_spark_opens"
 

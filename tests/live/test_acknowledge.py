@@ -13,11 +13,11 @@ from lakehouse_ingest.operations.verify.findings import PROVEN, WRONG, FindingKi
 from lakehouse_ingest.records import Choice
 from tests.live.test_recover import Street, street
 from tests.live.test_status import command, words
-from tests.live.test_verify import kinds, numbered, only, span, verdict_on
 from tests.services.command import Command
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, delete_topic, produce
 from tests.services.pipelines import until
+from tests.services.verdicts import kinds, numbered, only, span, verdict_on
 
 pytestmark = pytest.mark.live
 

@@ -14,10 +14,10 @@ from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.ledger.keys import PROBE
 from lakehouse_ingest.operations import check as checks
 from lakehouse_ingest.settings import Settings
-from tests.live.test_ledger import events
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
 from tests.services.lax import LaxCatalog
+from tests.services.numbered_events import events
 from tests.services.pipelines import JAVA_OPTIONS, settings_text
 
 pytestmark = pytest.mark.live

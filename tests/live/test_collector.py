@@ -9,9 +9,9 @@ import pytest
 from lakehouse_ingest.operations.verify.findings import FindingKind
 from telemetry import INSTRUMENTS
 from telemetry.prometheus_names import prometheus_name
-from tests.live.test_ledger import MADE
 from tests.services.collector import Collector
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import MADE
 from tests.services.pipelines import Pipelines, settings_text, until
 from tests.services.prometheus import Prometheus
 from tests.services.readers import Reader

@@ -16,7 +16,6 @@ from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.records import RESCUED
 from lakehouse_ingest.settings import Settings
 from tests.live.test_status import command, words
-from tests.live.test_verify import verdict_on
 from tests.services.command import Command
 from tests.services.doors import in_settings
 from tests.services.faulty import AFTER, BEFORE, NOTHING, RESET, Faulty
@@ -24,6 +23,7 @@ from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
 from tests.services.pipelines import Running, until
 from tests.services.readers import Reader
+from tests.services.verdicts import verdict_on
 
 pytestmark = pytest.mark.live
 

@@ -27,11 +27,11 @@ from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.tables import PipelineTables
 from lakehouse_ingest.tables.clients import connection_of
 from telemetry import OFF
-from tests.live.test_ledger import events
 from tests.services.doors import in_settings
 from tests.services.gateway import Gateway
 from tests.services.ingesting import Bench, spark_by
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events
 from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.live.test_ledger import events
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events
 from tests.services.openmetrics import Family, read
 from tests.services.pipelines import Pipelines, freeze, settings_text, until
 from tests.services.readers import Reader

@@ -14,11 +14,11 @@ from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from lakehouse_ingest.stages.sources.kafka.source import Kafka
 from telemetry import TelemetryOptions, start
 from telemetry.testing import recorded
-from tests.live.test_ledger import events
 from tests.services.faulty import Faulty
 from tests.services.flow import Heard
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events
 from tests.services.otlp import OtlpReceiver
 from tests.services.pipelines import until
 from tests.services.readers import duckdb_at

@@ -7,9 +7,9 @@ from lakehouse_ingest.operations.verify.findings import PROVEN
 from lakehouse_ingest.operations.verify.streams import prove
 from lakehouse_ingest.settings import Settings
 from lakehouse_ingest.stages.sources.kafka.source import Kafka
-from tests.live.test_ledger import events, offsets
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events, offsets
 from tests.services.pipelines import until
 
 pytestmark = pytest.mark.live

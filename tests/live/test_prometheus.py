@@ -19,11 +19,11 @@ from telemetry import INSTRUMENTS, HttpAnswer, HttpPages
 from telemetry.instruments import exported
 from telemetry.sdk import LiveTelemetry
 from telemetry.testing import Point, Recording, recorded
-from tests.live.test_ledger import events
 from tests.services.dashboards import alerts, panel_queries, uncompared
 from tests.services.faulty import AFTER, Fault, Faulty
 from tests.services.ingesting import Bench, running
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events
 from tests.services.pipelines import until
 from tests.services.prometheus import Prometheus, promtool
 

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from pyiceberg.table.sorting import SortDirection
 
-from tests.live.test_ledger import events
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("compiled")]
 

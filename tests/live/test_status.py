@@ -9,11 +9,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from lakehouse_ingest.operations.status import look
-from tests.live.test_ledger import events
 from tests.services.command import Command
 from tests.services.doors import as_flags
 from tests.services.ingesting import Bench
 from tests.services.kafka import create_topic, produce
+from tests.services.numbered_events import events
 
 pytestmark = pytest.mark.live
 

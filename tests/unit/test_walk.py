@@ -12,8 +12,8 @@ from types import FrameType
 import pytest
 
 import catalog
-from tests.properties.test_street import World, event
 from tests.services.memory import FileCatalog
+from tests.services.mortal_worlds import World, event
 from tests.services.pages import ROOT
 
 PAGE = (ROOT / "docs" / "development" / "architecture.md").read_text(encoding="utf-8")

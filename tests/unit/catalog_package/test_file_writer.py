@@ -1,242 +1,36 @@
-"""Files of a task: their names and schema, how rows are fitted, when files end, and what is safe when."""
+"""Files of a task: when they end, how many are open, and what is safe when."""
 
 import errno
 import math
 import os
-import pickle
 import uuid
-from dataclasses import replace
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.sorting import NullOrder
 
-from catalog import Column, TableSpec, Unreachable, apply, plan
-from catalog.data_files import DataFileReceipt, FileNames, TableFiles
+from catalog import Unreachable
+from catalog.data_files import FileNames
 from catalog.errors import RequestRefused
-from catalog.file_columns import file_columns
-from catalog.file_rows import read_rows
-from catalog.file_settings import FileSettings
 from catalog.file_writer import FileWriter
-from tests.unit.catalog_package.written_files import NAMES, Lake, batch, write
+from tests.unit.catalog_package.written_files import (
+    NAMES,
+    Lake,
+    batch,
+    files_in,
+    lake,
+    path_of,
+    read_back,
+    write,
+)
 
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return Lake(tmp_path)
-
-
-def path_of(receipt: DataFileReceipt) -> Path:
-    return Path(urlparse(receipt.path).path)
+__all__ = ["lake"]  # a fixture
 
 
 def open_files() -> int:
     return len([*Path("/proc/self/fd").iterdir()])
-
-
-def files_in(folder: Path) -> list[Path]:
-    return [*folder.rglob("*.parquet")]
-
-
-def nullable(kind: pa.DataType) -> pa.DataType:
-    """The same type, with nothing in it required; Arrow makes no uuid within a struct of Python's."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, nullable(field.type)) for field in kind.fields])
-    return pa.binary(16) if kind == pa.uuid() else kind
-
-
-def read_back(lake: Lake, receipts: list[DataFileReceipt]) -> list[dict[str, Any]]:
-    table = lake.commit(receipts)
-    return [row for task in table.scan().plan_files() for row in read_rows(table, task, table.schema()).to_pylist()]
-
-
-class TestFileNames:
-    @pytest.mark.parametrize(
-        "pipeline", ["sensors", "a-e1-b2", "größe/ä b%2F", "e7-b1-s1-a1-0123456789abcdef-00000.parquet"]
-    )
-    @pytest.mark.parametrize("share", [3, -1])  # the driver's own are written for no share
-    def test_are_read_back(self, pipeline: str, share: int) -> None:
-        names = FileNames(pipeline, 7, 42, share, 1)
-        assert FileNames.of(f"s3://bucket/data/day=1/{names.stem()}-00012.parquet") == names
-
-    @pytest.mark.parametrize(
-        "path", ["", "data/00000-0-4f1d.parquet", "x-e7-b42-s3-a0-00.parquet", "s3://b/e7-b1/x.parquet"]
-    )
-    def test_of_others_are_told_from_ours(self, path: str) -> None:
-        assert FileNames.of(path) is None
-
-    def test_never_repeat(self) -> None:
-        assert len({NAMES.stem() for _ in range(100)}) == 100
-        assert NAMES.stem() != pickle.loads(pickle.dumps(NAMES)).stem()
-
-
-class TestTableFiles:
-    def test_hides_credentials(self, lake: Lake) -> None:
-        table = replace(lake.create({"v": "long"}), io_properties={"s3.secret-access-key": "hush-hush"})
-        assert "hush-hush" not in repr(table)
-
-    def test_passes_no_code_of_the_table_on(self, lake: Lake) -> None:
-        lake.create({"v": "long"})
-        table = lake.table()
-        table.io.properties["py-io-impl"] = "evil.Code"
-        assert "py-io-impl" not in TableFiles.of(lake.client, table).io_properties
-
-    def test_takes_no_values_but_text(self, lake: Lake) -> None:
-        lake.create({"v": "long"})
-        table = lake.table()
-        table.io.properties["ssl"] = {"cabundle": "x"}
-        lake.pyiceberg.properties["ssl"] = {"cabundle": "x"}
-        assert "ssl" not in TableFiles.of(lake.client, table).io_properties
-
-
-class TestParquetSchema:
-    def test_has_field_ids_and_physical_types_of_iceberg(self, lake: Lake) -> None:
-        columns = {
-            "i": "int",
-            "l": "long",
-            "f": "float",
-            "d": "double",
-            "o": "boolean",
-            "s": "string",
-            "b": "binary",
-            "day": "date",
-            "t": "time",
-            "ts": "timestamp",
-            "tz": "timestamptz",
-            "u": "uuid",
-            "x": "fixed[3]",
-            "d9": "decimal(9,2)",
-            "d18": "decimal(18,2)",
-            "d19": "decimal(19,2)",
-            "n": "struct<a: required long, b: list<struct<c: string>>>",
-            "m": "map<string, list<int>>",
-        }
-        table = lake.create(columns, required=["l"])
-        rows = pa.RecordBatch.from_pylist(
-            [dict.fromkeys(columns) | {"l": 1, "u": b"u" * 16}], schema=file_columns(table.schema_json).arrow
-        )
-        (receipt,) = write(table, rows)
-        schema = pq.read_metadata(path_of(receipt)).schema
-        described = str(schema).partition("{")[2]
-        ids = {leaf.in_file: leaf.field_id for leaf in file_columns(table.schema_json).leaves}
-        found = {schema.column(at).path: schema.column(at) for at in range(len(schema))}
-        assert found.keys() == ids.keys()
-        for name, field_id in ids.items():
-            assert f"field_id={field_id} {name.split('.')[-1]}" in described
-        physical = {name: (each.physical_type, each.logical_type.type) for name, each in found.items()}
-        assert physical["i"] == ("INT32", "NONE")
-        assert physical["d9"] == ("INT32", "DECIMAL")
-        assert physical["d18"] == ("INT64", "DECIMAL")
-        assert physical["d19"] == ("FIXED_LEN_BYTE_ARRAY", "DECIMAL")
-        assert found["d19"].length == 9
-        assert physical["u"] == ("FIXED_LEN_BYTE_ARRAY", "UUID")
-        assert physical["x"] == ("FIXED_LEN_BYTE_ARRAY", "NONE")
-        assert (physical["s"], physical["b"]) == (("BYTE_ARRAY", "STRING"), ("BYTE_ARRAY", "NONE"))
-        assert (physical["day"], physical["t"]) == (("INT32", "DATE"), ("INT64", "TIME"))
-        times = {name: found[name].logical_type.to_json() for name in ("ts", "tz")}
-        assert '"isAdjustedToUTC":false,"timeUnit":"microseconds"' in times["ts"]
-        assert '"isAdjustedToUTC":true,"timeUnit":"microseconds"' in times["tz"]
-        assert "required int64 field_id=2 l;" in described
-        assert "optional int32 field_id=1 i;" in described
-        nested = lake.table().schema()
-        for name in ("n", "n.b", "n.b.element", "m", "m.value"):
-            assert f"field_id={nested.find_field(name).field_id} {name.split('.')[-1]}" in described
-        assert f"required int64 field_id={nested.find_field('n.a').field_id} a;" in described
-
-    def test_takes_names_that_avro_has_not(self, lake: Lake) -> None:
-        table = lake.create({"a b": "long", "a-b": "string", "1": 'struct<"x.y": long>'})
-        rows = [{"a b": 1, "a-b": "x", "1": {"x.y": 2}}]
-        assert read_back(lake, write(table, pa.RecordBatch.from_pylist(rows))) == rows
-
-
-class TestRows:
-    def test_get_null_for_columns_they_lack(self, lake: Lake) -> None:
-        table = lake.create({"a": "long", "n": "struct<x: long, y: list<struct<z: string>>>", "u": "uuid"})
-        rows = pa.RecordBatch.from_pylist([{"n": {"x": 1}}, {"n": None}])
-        assert read_back(lake, write(table, rows)) == [
-            {"a": None, "n": {"x": 1, "y": None}, "u": None},
-            {"a": None, "n": None, "u": None},
-        ]
-
-    def test_are_found_by_name(self, lake: Lake) -> None:
-        table = lake.create({"a": "long", "n": "struct<x: long, y: string>"})
-        rows = pa.RecordBatch.from_pylist([{"n": {"y": "y", "x": 1}, "a": 2}])
-        assert read_back(lake, write(table, rows)) == [{"a": 2, "n": {"x": 1, "y": "y"}}]
-
-    @pytest.mark.parametrize(
-        ("rows", "said"),
-        [
-            ({"id": 1, "z": 2}, "no column z"),
-            ({"id": 1, "n": {"x": 1, "z": 2}}, "no field z in n"),
-            ({"id": 1, "tags": [{"z": 2}]}, "no field z in tags"),
-            ({"a": 1}, "id is required, and the rows do not have it"),
-            ({"id": None}, "id is required, and 1 of the rows have no value"),
-            ({"id": 1, "n": {"y": 1}}, "n.x is required, and the rows do not have it"),
-            ({"id": 1, "n": {"x": None}}, "n.x is required, and 1 of the rows"),
-            ({"id": 1, "a": "1.5"}, "a is string, which does not fit int"),
-            ({"id": 1, "a": 2**40}, "a is int64, which does not fit int"),
-            ({"id": 1, "n": 5}, "n is int64, and the table has struct"),
-        ],
-    )
-    def test_that_do_not_fit_are_refused(self, lake: Lake, rows: dict[str, Any], said: str) -> None:
-        columns = {"id": "long", "a": "int", "n": "struct<x: required long, y: long>", "tags": "list<struct<t: long>>"}
-        table = lake.create(columns, required=["id"])
-        with pytest.raises(RequestRefused, match=said):
-            write(table, pa.RecordBatch.from_pylist([rows]))
-
-    def test_may_lack_what_is_required_within_a_null(self, lake: Lake) -> None:
-        inner = "struct<y: required long, u: required uuid, l: required list<string>, m: required map<string, long>>"
-        table = lake.create({"n": f"struct<x: required {inner}, s: required string>"})
-        x: dict[str, Any] = {"y": 1, "u": uuid.UUID(int=1), "l": ["a"], "m": [("k", 1)]}
-        given = [None, {"x": {**x, "u": x["u"].bytes}, "s": "s"}, None]
-        rows = batch(n=pa.array(given, nullable(file_columns(table.schema_json).arrow.field("n").type)))
-        assert read_back(lake, write(table, rows)) == [{"n": None}, {"n": {"x": x, "s": "s"}}, {"n": None}]
-
-    def test_lack_all_that_is_required_within_nulls_alone(self, lake: Lake) -> None:
-        table = lake.create({"n": "struct<x: required long, y: long>"})
-        given = pa.array([None, None], pa.struct([("y", pa.int64())]))
-        assert read_back(lake, write(table, batch(n=given))) == [{"n": None}, {"n": None}]
-
-    def test_with_two_columns_of_a_name_are_refused(self, lake: Lake) -> None:
-        table = lake.create({"a": "long"})
-        with pytest.raises(RequestRefused, match="two columns"):
-            write(table, pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
-
-    def test_come_in_other_encodings(self, lake: Lake) -> None:
-        table = lake.create(
-            {"s": "string", "l": "list<struct<a: long>>", "m": "map<string, int>", "u": "uuid", "i": "long"}
-        )
-        key = uuid.UUID(int=5)
-        rows = pa.table(
-            {
-                "s": pa.array(["a", None, "a"]).dictionary_encode(),
-                "l": pa.array([[{"a": 1}, None], None, []], pa.large_list(pa.struct([("a", pa.int32())]))),
-                "m": pa.array([[("k", 1)], None, []], pa.map_(pa.large_string(), pa.int64())),
-                "u": pa.array([key.bytes, None, key.bytes], pa.binary(16)),
-                "i": pa.array([1, 2, None], pa.int8()),
-            }
-        )
-        assert read_back(lake, write(table, rows.slice(0, 2), rows.slice(2))) == [
-            {"s": "a", "l": [{"a": 1}, None], "m": [("k", 1)], "u": key, "i": 1},
-            {"s": None, "l": None, "m": None, "u": None, "i": 2},
-            {"s": "a", "l": [], "m": [], "u": key, "i": None},
-        ]
-
-    def test_of_an_evolved_table_stay_readable(self, lake: Lake) -> None:
-        before = write(lake.create({"a": "long"}), batch(a=[1]))
-        apply(
-            lake.client,
-            "ns.t",
-            plan(lake.client.state("ns.t"), TableSpec("ns.t", (Column("a", "long"), Column("b", "long")))),
-        )
-        after = write(lake.describe(), batch(a=[2], b=[3]))
-        assert sorted(read_back(lake, before + after), key=str) == [{"a": 1, "b": None}, {"a": 2, "b": 3}]
 
 
 class TestWriter:
@@ -413,103 +207,3 @@ class TestFileOfAnotherStore:
         monkeypatch.setattr(FileNames, "stem", lambda _: path_of(receipts[0]).stem.removesuffix("-00000"))
         with pytest.raises(Unreachable, match="already exists"):
             write(table, batch(n=[1, 2]))
-
-
-class TestSettings:
-    def options(self, lake: Lake, **properties: str) -> FileSettings:
-        leaves = file_columns(lake.create({"a": "string", "n": "struct<x: list<long>>"}).schema_json).leaves
-        return FileSettings.of({f"write.{key}": text for key, text in properties.items()}, leaves)
-
-    @pytest.mark.parametrize(
-        ("codec", "level", "said"),
-        [
-            ("zstd", "9", ("zstd", 9)),
-            ("ZSTD", "99", ("zstd", 22)),
-            ("gzip", "0", ("gzip", 1)),
-            ("snappy", "3", ("snappy", None)),
-            ("uncompressed", "", ("none", None)),
-            ("lzo", "", ("zstd", None)),
-            ("zstd", "much", ("zstd", None)),
-        ],
-    )
-    def test_have_codec_and_level(self, lake: Lake, codec: str, level: str, said: tuple[str, int | None]) -> None:
-        given = {"parquet.compression-codec": codec, "parquet.compression-level": level}
-        options = self.options(lake, **given).options
-        assert (options["compression"], options["compression_level"]) == said
-
-    def test_have_sizes(self, lake: Lake) -> None:
-        settings = self.options(lake, **{"target-file-size-bytes": "7", "parquet.row-group-size-bytes": "-1"})
-        assert (settings.target, settings.row_group) == (7, 128 << 20)
-
-    def test_reach_the_file(self, lake: Lake) -> None:
-        properties = {
-            "write.parquet.compression-codec": "gzip",
-            "write.parquet.dict-encoding-enabled.column.n.x.element": "false",
-            "write.parquet.row-group-limit": "10",
-        }
-        table = lake.create({"a": "string", "n": "struct<x: list<long>>"}, properties=properties)
-        (receipt,) = write(table, pa.RecordBatch.from_pylist([{"a": "a", "n": {"x": [1]}}] * 25))
-        footer = pq.read_metadata(path_of(receipt))
-        assert footer.num_row_groups == 3
-        a, x = (footer.row_group(0).column(at) for at in range(2))
-        assert {a.compression, x.compression} == {"GZIP"}
-        assert (a.has_dictionary_page, x.has_dictionary_page) == (True, False)
-
-
-class TestDictionary:
-    """Of a column whose values hardly ever come twice, it takes more room than it saves."""
-
-    KINDS = ("long", "string", "uuid", "decimal(9, 2)", "timestamptz", "double")
-
-    @staticmethod
-    def values(kind: str, numbers: list[int]) -> list[object]:
-        make = {
-            "string": str,
-            "uuid": lambda n: uuid.UUID(int=n).bytes,
-            "decimal(9, 2)": Decimal,
-            "timestamptz": lambda n: datetime.fromtimestamp(n, UTC),
-            "double": float,
-        }
-        return [make.get(kind, int)(n) for n in numbers]
-
-    def has(self, lake: Lake, **columns: list[object] | list[int]) -> dict[str, bool]:
-        names = dict(zip(columns, self.KINDS, strict=False))
-        table = lake.create(names)
-        wanted = file_columns(table.schema_json).arrow
-        arrays = [
-            pa.array(each, kind.type.storage_type if isinstance(kind.type, pa.BaseExtensionType) else kind.type)
-            for each, kind in zip(columns.values(), wanted, strict=True)
-        ]
-        (receipt,) = write(table, pa.RecordBatch.from_arrays(arrays, names=[*columns]))
-        group = pq.read_metadata(path_of(receipt)).row_group(0)
-        return {name: group.column(at).has_dictionary_page for at, name in enumerate(columns)}
-
-    @pytest.mark.parametrize(
-        ("numbers", "expected"),
-        [([*range(500)], False), ([n % 400 for n in range(500)], True), ([*range(50)], True)],
-        ids=["all different", "some again", "few"],
-    )
-    def test_is_left_out_only_of_columns_that_need_none(
-        self, lake: Lake, numbers: list[int], *, expected: bool
-    ) -> None:
-        columns = {f"c{at}": self.values(kind, numbers) for at, kind in enumerate(self.KINDS)}
-        assert self.has(lake, **columns) == dict.fromkeys(columns, expected)
-
-    def test_depends_on_values_and_not_on_nulls(self, lake: Lake) -> None:
-        assert self.has(lake, n=[None if n % 3 else n for n in range(600)]) == {"n": False}
-        assert self.has(lake, n=[None] * 600) == {"n": True}
-
-    def test_is_chosen_for_fields_of_objects_and_never_left_out_within_lists(self, lake: Lake) -> None:
-        table = lake.create({"s": "struct<n: long, k: long>", "l": "list<long>"})
-        rows = [{"s": {"n": n, "k": n % 5}, "l": [n]} for n in range(300)]
-        (receipt,) = write(table, pa.RecordBatch.from_pylist(rows))
-        group = pq.read_metadata(path_of(receipt)).row_group(0)
-        assert [group.column(at).has_dictionary_page for at in range(3)] == [False, True, True]
-        assert read_back(lake, [receipt]) == rows
-
-
-class TestInstant:
-    def test_keeps_its_microseconds(self, lake: Lake) -> None:
-        at = datetime(2025, 11, 20, 1, 2, 3, 456_789, UTC)
-        (row,) = read_back(lake, write(lake.create({"at": "timestamptz"}, ["hour(at)"]), batch(at=[at])))
-        assert row["at"] == at

@@ -4,13 +4,16 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pyarrow as pa
+import pytest
 from pyiceberg.table import Table
 
 from catalog import CatalogClient, Column, Partition, Sort, TableSpec, create_table, ensure_namespace
 from catalog.data_files import DataFileReceipt, FileNames, TableFiles
 from catalog.file_columns import Rows
+from catalog.file_rows import read_rows
 from catalog.file_writer import FileWriter
 from tests.services.sqlite_catalog import sqlite_catalog
 
@@ -71,3 +74,21 @@ def batch(**columns: Any) -> pa.RecordBatch:
     """Rows from arrays, or from lists whose types Arrow finds out."""
     given = {name: each if isinstance(each, pa.Array) else pa.array(each) for name, each in columns.items()}
     return pa.RecordBatch.from_pydict(given)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def path_of(receipt: DataFileReceipt) -> Path:
+    return Path(urlparse(receipt.path).path)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [*folder.rglob("*.parquet")]
+
+
+def read_back(lake: Lake, receipts: list[DataFileReceipt]) -> list[dict[str, Any]]:
+    table = lake.commit(receipts)
+    return [row for task in table.scan().plan_files() for row in read_rows(table, task, table.schema()).to_pylist()]
