@@ -22,9 +22,11 @@ _PARQUET = "write.parquet."
 _CODECS = {"zstd", "gzip", "snappy", "lz4", "brotli"}
 _WITH_LEVELS = {"zstd", "gzip", "brotli"}
 _MIB = 1 << 20
-_LOOKED_AT = 20_000  # rows; with more values than about 100,000, a dictionary would be as large as the column
 _FEWEST = 100  # values; fewer say too little of the rows that the file gets later
-_ALL_DIFFERENT = 0.9  # share of values that are the first of their kind
+_LOOKED_AT = (200, 4_000)  # values; most columns have some of the first few again
+# Share of values that are the first of their kind. With it, a column has at least about 100,000 values, and a
+# dictionary of these would be as large as the column.
+_ALL_DIFFERENT = 0.98
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class FileSettings:
 
     def with_dictionary(self, columns: FileColumns, rows: pa.Table) -> list[str]:
         """List the columns for which a dictionary is worth it, by the first rows of a file, as Parquet names them."""
-        first = rows.slice(0, _LOOKED_AT)
+        first = rows.slice(0, max(_LOOKED_AT))
         return [
             each.in_file
             for each in columns.leaves
@@ -70,8 +72,12 @@ class FileSettings:
 
 
 def _all_differ(values: pa.ChunkedArray) -> bool:
-    there = len(values) - values.null_count
-    return there >= _FEWEST and bool(pc.count_distinct(plain(values)).as_py() > _ALL_DIFFERENT * there)
+    there = plain(values).drop_null()
+    return all(_differ(there.slice(0, count)) for count in _LOOKED_AT)
+
+
+def _differ(values: pa.ChunkedArray) -> bool:
+    return len(values) >= _FEWEST and bool(pc.count_distinct(values).as_py() >= _ALL_DIFFERENT * len(values))
 
 
 def _codec(properties: Mapping[str, str]) -> tuple[str, int | None]:

@@ -45,7 +45,7 @@ from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import StreamTables
 
-SAMPLED = 20_000  # offsets of a large batch that are looked at first
+SAMPLED = 10_000  # offsets of a large batch that are looked at first
 
 
 @dataclass(frozen=True)
