@@ -8,27 +8,19 @@ of its name. A Java that finds an archive of another Java or class path goes on 
 
 Java writes the archive when it ends. So a process of its own runs a Spark that does on no data what a batch does, and
 thereby loads the classes that a batch needs.
-
-An archive has 170 MB, and each new version of Java, Spark, the jars or this module needs another one. So whoever makes
-one removes the archives that are no longer used; see `_remove_unused`.
 """
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
 import pyspark
-from filelock import FileLock
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehouse_ingest.environment import kept_archives
 from lakehouse_ingest.environment.jars import (
     cache_folder,
     ensure,
@@ -46,9 +38,6 @@ PATIENCE_S = 300.0
 FORM = "4"  # changes with the class path of `spark_process.command`, and with what `_imitate_batches` does
 TASKS = 2
 LOOK_S = 0.2
-NEWEST = 4  # archives that are kept, if a start has used them lately
-UNUSED_S = 14 * 86_400.0  # an archive that no start has used for so long is removed
-LOCK, FRESH = "lock", "fresh-"  # in the folder of archives
 
 
 def archive(java: Path, jars: Path | None = None) -> Path:
@@ -67,8 +56,7 @@ def java_options(java: Path, jars: Path | None = None) -> str:
     made = archive(java, jars)
     if not made.is_file() or mistrust(_kept(made)):
         return ""
-    with suppress(OSError):  # it may be root's, or just removed: then Java starts without it
-        os.utime(made)  # so that it is known to be in use
+    kept_archives.note_use(made)
     return f'"-XX:SharedArchiveFile={made}" -Xshare:auto {QUIET}'
 
 
@@ -78,7 +66,7 @@ def prepare(java: Path) -> bool:
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
         refuse_what_others_may_write(_kept(made))
-        return make(made, lambda fresh: _write(java, fresh))
+        return kept_archives.make(made, lambda fresh: _write(java, fresh))
     except OSError as broken:
         raise SettingsRefused(
             f"Java's classes can't be kept in {made.parent} ({broken.strerror}): set XDG_CACHE_HOME to a folder that"
@@ -86,24 +74,6 @@ def prepare(java: Path) -> bool:
         ) from broken
     except subprocess.TimeoutExpired as late:
         raise TryAgain(f"Java did not archive its classes within {PATIENCE_S:.0f} s; it starts without them") from late
-
-
-def make(made: Path, write: Callable[[Path], None]) -> bool:
-    """Lets `write` make the archive where there is none, and removes those that are no longer used.
-
-    One process does so at a time, and the others wait for it. There is one lock for all archives: if each had its own,
-    these would have to be removed as well, and a process that waits for a removed lock waits for nobody.
-    """
-    with FileLock(made.with_name(LOCK)):
-        if made.is_file():
-            return False
-        _remove_unfinished(made.parent)
-        with tempfile.TemporaryDirectory(prefix=FRESH, dir=made.parent) as folder:
-            fresh = Path(folder, made.name)
-            write(fresh)
-            fresh.rename(made)
-        _remove_unused(made)
-    return True
 
 
 def warm(java: Path, fresh: Path) -> None:
@@ -136,30 +106,6 @@ def _write(java: Path, fresh: Path) -> None:
         why = (ended.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         folder = fresh.parent.parent
         raise TryAgain(f"Java did not archive its classes in {folder} ({why[:80]}); it starts without them")
-
-
-def _remove_unfinished(folder: Path) -> None:
-    """What a process that was killed has left. Only the holder of the lock makes such folders."""
-    for left in folder.glob(f"{FRESH}*"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
-def _remove_unused(made: Path) -> None:
-    """Removes all archives but `made` that no start has used for long, and all but the newest few.
-
-    A start that has just found such an archive goes on without it, and a Java that has it open keeps it until it ends.
-    """
-    now, others = time.time(), dict[Path, float]()
-    for other in made.parent.glob("spark-*.jsa"):
-        with suppress(OSError):  # `lakehouse-ingest clean` may be removing them as well
-            others[other] = other.stat().st_mtime
-    others.pop(made, None)
-    newest = sorted(others, key=others.__getitem__, reverse=True)
-    for place, other in enumerate(newest, 1):
-        if place >= NEWEST or now - others[other] > UNUSED_S:
-            other.unlink(missing_ok=True)
-    for lock in made.parent.glob("spark-*.lock"):  # earlier versions had one for each archive
-        lock.unlink(missing_ok=True)
 
 
 def _imitate_batches(spark: SparkSession, scratch: Path) -> None:

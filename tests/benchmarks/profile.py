@@ -34,12 +34,15 @@ FOLDER = Path("build/profile")
 RATE = 100  # samples a second
 LOOK_S, LEAST_S = 0.5, 0.05
 SAMPLES = "jdk.ExecutionSample"
+DEPTH = 512  # frames: of a deeper stack Java leaves out the outermost, and it would stand in the wrong place
 WIDTH, ROW, LETTER, NARROWEST = 1600, 17, 6.6, 0.3  # pixels
 
-JAVA = """\
+JAVA = '''\
 [spark.options]
-"spark.driver.extraJavaOptions" = "-XX:StartFlightRecording=filename={recording},settings=profile"
-"""
+"spark.driver.extraJavaOptions" = """
+-XX:FlightRecorderOptions=stackdepth={depth}
+-XX:StartFlightRecording=filename={recording},settings=profile,jdk.ExecutionSample#period=5ms"""
+'''
 
 Stack = tuple[str, ...]
 
@@ -53,7 +56,9 @@ def profiled(case: Ours, folder: Path, events: int) -> Mapping[str, float]:
             topic = Topics(address).of(case.topic, events)
             here = Surroundings(address, uri, catalog.warehouse, topic, PARTITIONS, scratch, "profiled")
             config, recording = scratch / "pipeline.toml", scratch / "java.jfr"
-            config.write_text(replace(case, more=JAVA.format(recording=recording)).settings(here), encoding="utf-8")
+            config.write_text(
+                replace(case, more=JAVA.format(recording=recording, depth=DEPTH)).settings(here), encoding="utf-8"
+            )
             found = _run(config, folder / "python.svg")
             (folder / "java.svg").write_text(flame_graph(_java_stacks(recording), f"Spark's JVM: {case.name}"))
         finally:
@@ -64,7 +69,7 @@ def profiled(case: Ours, folder: Path, events: int) -> Mapping[str, float]:
 
 def _run(config: Path, picture: Path) -> Mapping[str, float]:
     spy = [which("py-spy") or "py-spy", "record", "--subprocesses", "--rate", str(RATE)]
-    spy += ["--format", "flamegraph", "--output", str(picture), "--"]
+    spy += ["--function", "--format", "flamegraph", "--output", str(picture), "--"]
     run = [sys.executable, "-m", "lakehouse_ingest", "run", "--config", str(config), "--until-latest", "--allow-code"]
     found: dict[tuple[int, int], tuple[str, float]] = {}
     with subprocess.Popen([*spy, *run]) as process:
@@ -100,16 +105,20 @@ def _threads(pid: int) -> Iterator[tuple[int, str, float]]:
 
 def _java_stacks(recording: Path) -> Counter[Stack]:
     """How often each stack was seen, from the thread down to the method that ran."""
-    command = [str(find_java().with_name("jfr")), "print", "--json", "--stack-depth", "64", "--events", SAMPLES]
+    command = [str(find_java().with_name("jfr")), "print", "--json", "--stack-depth", str(DEPTH), "--events", SAMPLES]
     printed = subprocess.run([*command, str(recording)], capture_output=True, text=True, check=True).stdout
     found = Counter[Stack]()
     for event in json.loads(printed)["recording"]["events"]:
         sample = event["values"]
         frames = [each["method"] for each in (sample["stackTrace"] or {"frames": []})["frames"]]
         thread = re.sub(r"[-#\s\d]+", " ", (sample["sampledThread"] or {}).get("javaName") or "unknown").strip()
-        names = [f"{each['type']['name'].rpartition('.')[2]}.{each['name']}" for each in reversed(frames)]
-        found[thread, *names] += 1
+        found[thread, *(f"{_short(each['type']['name'])}.{each['name']}" for each in reversed(frames))] += 1
     return found
+
+
+def _short(name: str) -> str:
+    """The class without its package, and a lambda without its number."""
+    return re.sub(r"\$\$Lambda.*", "$$Lambda", re.split(r"[./]", name.partition("+")[0])[-1])
 
 
 def flame_graph(stacks: Mapping[Stack, int], title: str) -> str:

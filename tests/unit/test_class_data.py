@@ -10,17 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_ingest.environment.class_archive import (
-    FRESH,
-    LOCK,
-    NEWEST,
-    UNUSED_S,
-    archive,
-    java_options,
-    make,
-    prepare,
-)
+from lakehouse_ingest.environment.class_archive import archive, java_options, prepare
 from lakehouse_ingest.environment.java import find_java
+from lakehouse_ingest.environment.kept_archives import FRESH, LOCK, NEWEST, UNUSED_S, make
 from lakehouse_ingest.errors import LONGEST, SettingsRefused
 
 
@@ -34,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 MAKER = """
 import sys, time
 from pathlib import Path
-from lakehouse_ingest.environment.class_archive import make
+from lakehouse_ingest.environment.kept_archives import make
 
 def write(fresh):
     with log.open("a") as lines:

@@ -54,6 +54,7 @@ SCHEMA = pa.schema(
 
 
 def consumer_of(settings: dict[str, Any]) -> tuple[Consumer, list[TopicPartition]]:
+    """With the ends of its partitions. The topic is full, and a consumer at work answers half a second late."""
     consumer = Consumer(
         {
             "bootstrap.servers": settings["brokers"],
@@ -65,8 +66,9 @@ def consumer_of(settings: dict[str, Any]) -> tuple[Consumer, list[TopicPartition
         }
     )
     parts = [TopicPartition(settings["topic"], number, 0) for number in range(settings["partitions"])]
+    ends = [TopicPartition(part.topic, part.partition, consumer.get_watermark_offsets(part)[1]) for part in parts]
     consumer.assign(parts)
-    return consumer, parts
+    return consumer, ends
 
 
 def messages(consumer: Consumer, count: int) -> Iterator[list[Message]]:
@@ -128,7 +130,7 @@ def main() -> None:
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     gc.disable()  # nothing here is part of a cycle, and the collector would look at every message
     pa.set_cpu_count(1)
-    consumer, parts = consumer_of(settings)
+    consumer, ends = consumer_of(settings)
     if settings["files"]:
         files, decode, waiting = Files(Path(settings["files"])), msgspec.json.Decoder(Event).decode, list[Event]()
         for some in messages(consumer, settings["count"]):
@@ -147,8 +149,8 @@ def main() -> None:
             reported = consumed
             keep(progress, str(consumed))
     # With so many messages, and each partition at its end, each message came once.
-    ends = [consumer.get_watermark_offsets(part)[1] for part in parts]
-    complete = [at.offset for at in consumer.position(parts)] == ends and sum(ends) == consumed
+    last = [end.offset for end in ends]
+    complete = [at.offset for at in consumer.position(ends)] == last and sum(last) == consumed
     keep(progress, f"{consumed} {'complete' if complete else 'incomplete'}")
 
 
