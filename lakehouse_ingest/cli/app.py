@@ -348,7 +348,7 @@ def bundle(*, folder: options.BundleFolder, kinds: options.Kinds = None) -> None
 
 @jars_app.command()
 def warm() -> None:
-    """Build a class-data archive for Java (145 MB). Every later start on this machine is faster."""
+    """Build class-data archives for Java (230 MB). Every later start on this machine is faster."""
     from lakehouse_ingest.cli.verbs import jars as command  # noqa: PLC0415 - loads pyspark
 
     command.warm()

@@ -12,10 +12,12 @@ from threading import Timer
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from lakehouse_ingest.environment.class_archive import archive, prepare
 from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.environment.embedded.catalog import EmbeddedCatalog
 from lakehouse_ingest.environment.embedded.claim import Note, alive, free
 from lakehouse_ingest.environment.embedded.server import Server
+from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.errors import SettingsRefused, TryAgain
 from tests.services.doors import client, known
 from tests.services.kafka import consume, create_topic, produce
@@ -58,6 +60,17 @@ def noted(server: Server) -> Note:
     note = server.claim.read()
     assert note is not None
     return note
+
+
+@pytest.mark.parametrize("serve", SERVERS)
+def test_a_start_takes_its_classes_from_their_archive(
+    serve: type[EmbeddedCatalog | EmbeddedBroker], tmp_path: Path, jars_folder: Path | None
+) -> None:
+    java = find_java()
+    prepare(java)  # now that the jars are there
+    with serve(tmp_path, 0, jars=jars_folder) as server:
+        kept = archive(java, kind=server.kind)
+        assert str(kept) in Path(f"/proc/{server.java}/maps").read_text()
 
 
 def test_a_catalog_keeps_its_tables_and_its_port(tmp_path: Path, jars_folder: Path | None) -> None:

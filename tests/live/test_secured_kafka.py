@@ -1,10 +1,13 @@
 """A secured broker: records are read with each kind of login, and each refusal says what to fix."""
 
+import gc
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
+from weakref import ref
 
 import pytest
 from confluent_kafka.admin._acl import AclOperation
@@ -27,6 +30,7 @@ from tests.services.secured_kafka import CLIENT, KEY_PASSWORD, PASSWORD, USER, S
 pytestmark = pytest.mark.live
 
 RECORDS = 5
+SOON_FREED_S = 30.0  # librdkafka would wait for 45 s
 
 
 @pytest.fixture(scope="module")
@@ -263,3 +267,8 @@ def test_a_group_that_may_not_be_used_is_no_reason_to_stop(bench: Bench, secured
     source = Kafka(settings.source, (filled,))
     with pytest.raises(SettingsRefused, match="`name`"):
         source.publish(source.ends(), settings.name)
+    gone, began = ref(source), monotonic()
+    del source
+    gc.collect()
+    assert gone() is None
+    assert monotonic() - began < SOON_FREED_S

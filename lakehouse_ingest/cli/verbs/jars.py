@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lakehouse_ingest.environment.class_archive import archive, prepare
+from lakehouse_ingest.environment.class_archive import prepare
 from lakehouse_ingest.environment.jars import ALL_KINDS
 from lakehouse_ingest.environment.jars import bundle as bundling
 from lakehouse_ingest.environment.java import find_java
@@ -13,10 +13,9 @@ from lakehouse_ingest.printable import many
 
 
 def warm() -> None:
-    java = find_java()
-    made = prepare(java)
     console = Terminal(soft_wrap=True)
-    console.print(f"{archive(java)}: {'made' if made else 'was there already'}; `lakehouse-ingest clean` removes it.")
+    for archive, made in prepare(find_java()).items():
+        console.print(f"{archive}: {'made' if made else 'was there already'}; `lakehouse-ingest clean` removes it.")
 
 
 def bundle(folder: Path, kinds: Sequence[str] | None = None) -> None:

@@ -63,7 +63,6 @@ class EmbeddedBroker(Server):
     """`start` returns the bootstrap servers."""
 
     kind, usual_port = "broker", 9092
-    java_options: Sequence[str] = ()
 
     def __init__(self, folder: Path, port: int | None = None, *, jars: Path | None = None) -> None:
         """Port None: the last one, else 9092 or the next free one; 0: any. `jars`: see `ensure`."""

@@ -88,7 +88,7 @@ class EmbeddedCatalog(Server):
     def _java(self, files: Sequence[Path], lock: int) -> Jvm:
         spark = [jar for name in OF_SPARK for jar in sorted(SPARK_JARS.glob(f"{name}-*.jar"))]
         more = self._store.jars(self._jars) if self._store else []
-        return Jvm("catalog", [*files, *spark, *more], JAVA_OPTIONS, self.log, lock)
+        return Jvm("catalog", [*files, *spark, *more], (*JAVA_OPTIONS, *self.java_options), self.log, lock)
 
     def _build(self, jvm: Jvm, note: Note) -> None:
         java = jvm.classes

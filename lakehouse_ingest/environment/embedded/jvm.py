@@ -7,6 +7,7 @@ Its output goes to a log file, and its temporary files to a scratch folder. It l
 
 import os
 import selectors
+import shlex
 import subprocess
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from lakehouse_ingest.environment.class_archive import java_options
 from lakehouse_ingest.environment.java import find_java
 from lakehouse_ingest.environment.scratch import scratch_folder
 from lakehouse_ingest.errors import TryAgain
@@ -35,12 +37,14 @@ class Jvm:
         """`lock` is an open file, which stays locked until the JVM has ended as well."""
         self.name, self.log = name, log
         py4j = next(SPARK_JARS.glob("py4j-*.jar"))
+        java = find_java()
+        classes = shlex.split(java_options(java, classpath[0].parent, name))
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
         with ExitStack() as started:
             # Java unpacks libraries of 1 MB each, and leaves them behind if it is killed.
             scratch = f"-Djava.io.tmpdir={started.enter_context(scratch_folder())}"
-            command = [str(find_java()), *OPTIONS, scratch, *options]
+            command = [str(java), *OPTIONS, *classes, scratch, *options]
             command += ["-cp", os.pathsep.join(map(str, [py4j, *classpath]))]
             command += ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
             with log.open("wb") as errors:

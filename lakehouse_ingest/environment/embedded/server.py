@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from py4j.protocol import Py4JError
 
 from lakehouse_ingest.environment.embedded.claim import LOOPBACK, FolderClaim, Note, alive, choose_port
-from lakehouse_ingest.environment.embedded.jvm import Jvm
+from lakehouse_ingest.environment.embedded.jvm import STOP_SECONDS, Jvm
 from lakehouse_ingest.environment.jars import ensure
 
 HEALTH_SECONDS = 30.0
@@ -23,6 +23,7 @@ class Server(ABC):
     kind: ClassVar[str]  # of jars, and its name in sentences
     usual_port: ClassVar[int]
     asks_for_token: ClassVar[bool] = False
+    java_options: Sequence[str] = ()  # beyond its own
 
     def __init__(self, folder: Path, port: int | None, jars: Path | None) -> None:
         self.folder, self.log = folder, folder / f"{self.kind}.log"
@@ -56,11 +57,11 @@ class Server(ABC):
             raise
         return note.uri
 
-    def stop(self) -> None:
-        """Returns when its process is gone. A second call does nothing."""
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Returns when its process is gone, which has so many seconds to end. A second call does nothing."""
         jvm, self._jvm = self._jvm, None
         if jvm is not None:
-            jvm.stop()
+            jvm.stop(seconds)
         self.claim.release()
 
     @property

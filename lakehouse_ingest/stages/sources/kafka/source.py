@@ -37,6 +37,9 @@ Answer = TypeVar("Answer")
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # limit of one request to the brokers; the pipeline's back-off repeats it
 LOOK_S = 0.1  # how often we look at the errors of connections while we wait for an answer
+# How long a commit of group offsets waits for the group's coordinator. librdkafka's default is 45 s, and whoever frees
+# the client meanwhile waits as long, with a core of the processor that is busy for nothing.
+COORDINATOR_MS = 6_000
 NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -232,6 +235,7 @@ class Kafka:
         """
         if self._hinting is None:
             client: dict[str, Any] = {
+                "session.timeout.ms": COORDINATOR_MS,
                 **for_librdkafka(self._settings),
                 "group.id": group,
                 "log_level": 0,
