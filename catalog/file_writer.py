@@ -160,16 +160,17 @@ class FileWriter:
             nans = count_nans(self._layout.columns, rows)
             if partition in self._open and not self._open[partition].takes(nans):
                 self._finish(partition)
-            file = self._open.get(partition) or self._new_file(partition, nans)
+            file = self._open.get(partition) or self._new_file(partition, rows, nans)
             file.write(rows, nans)
             if last or len(self._open) > self._open_files or file.size() >= self._layout.settings.target:
                 self._finish(partition)
 
-    def _new_file(self, partition: PartitionValues, nans: Counter[int]) -> "_File":
+    def _new_file(self, partition: PartitionValues, rows: pa.Table, nans: Counter[int]) -> "_File":
         location = self._locations.of(f"{self._stem}-{len(self._created):05d}.parquet", partition)
         sink = create(self._io, location, self._folders)
         self._created.append(location)
-        self._open[partition] = _File(self._layout, location, sink, frozenset(nans))
+        dictionaries = self._layout.settings.with_dictionary(self._columns, rows)
+        self._open[partition] = _File(self._layout, location, sink, frozenset(nans), dictionaries)
         return self._open[partition]
 
     def _finish(self, partition: PartitionValues) -> None:
@@ -213,6 +214,7 @@ class _File:
     location: str
     sink: Any
     with_nan: frozenset[int]  # the columns that may hold NaN: the footer has no statistics of them
+    dictionaries: list[str]
     rows: int = 0
     pieces: int = 0
     nans: Counter[int] = field(default_factory=Counter)
@@ -225,6 +227,7 @@ class _File:
             store_decimal_as_integer=True,
             store_schema=False,
             write_statistics=described if self.with_nan else True,
+            use_dictionary=self.dictionaries,
             **self.layout.settings.options,
         )
 

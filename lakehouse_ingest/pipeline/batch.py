@@ -38,12 +38,14 @@ from lakehouse_ingest.stages import dead_letters
 from lakehouse_ingest.stages.accounting import one_in
 from lakehouse_ingest.stages.routing import held_in
 from lakehouse_ingest.stages.sources import Reader
-from lakehouse_ingest.stages.sources.shares import PER_TASK, shares
+from lakehouse_ingest.stages.sources.shares import PER_TASK, samples, shares
 from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch
 from lakehouse_ingest.tables.effects import Landing
 from lakehouse_ingest.tables.stream_tables import StreamTables
+
+SAMPLED = 10_000  # offsets of a large batch that are looked at first
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,9 @@ class BatchRunner:
         per_task = max(PER_TASK, -(-len(batch.range) // cores))
         tasks = shares(batch.range, self.opened.source, per_task, cores)
         every = [share for of_task in tasks for share in of_task]
+        follows = any(not table.columns for table in self.stream.tables) and self.transform is None
+        sampled = follows and len(batch.range) > 2 * PER_TASK  # a second pass over a smaller batch costs little
+        looked_at = samples(batch.range, self.opened.source, SAMPLED, cores) if sampled else []
         work = Work(
             self.opened.token.pipeline,
             batch.token.epoch,
@@ -152,7 +157,7 @@ class BatchRunner:
         ready = Ready(self.tables, self._each, partial(self.watch.stage, "plan", self.name))
         with self._span("write", tasks=len(tasks)) as span:
             reached(FailPoint.WRITING)
-            outcome = Passes(tasks, self.effects.write, ready).outcome(work)
+            outcome = Passes(tasks, self.effects.write, ready, looked_at).outcome(work)
             span.set(**{f"{stage}_s": round(seconds, 6) for stage, seconds in outcome.seconds.items()})
         self.watch.stages(self.name, outcome.seconds)
         if self.stream.on_error == "raise":

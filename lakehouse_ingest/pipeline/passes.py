@@ -3,6 +3,10 @@
 A pass that finds news is followed by another one, which reads only the routes with news, in all tasks. Before it, the
 driver creates and changes tables. The last pass takes nothing as news: what has no column then is rescued or
 dead-lettered. So a sender can't keep a batch going.
+
+Before the first pass over a large batch, tasks look at samples of its records. New fields mostly stay, so they are in
+the samples, and then the first pass already has columns for them. News that is rare waits for the pass, which sees
+more of its values.
 """
 
 from collections import Counter, defaultdict
@@ -25,6 +29,7 @@ from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 MOST_PASSES = 4
+OFTEN = 100  # records with news of a table; fewer say too little about the types of its new columns
 NOT_READY = Fault(Reason.MISSING, "its table could not be made ready", "plan", "")
 AT_A_TIME = 64  # tables that are created before they are registered
 
@@ -109,20 +114,17 @@ class Passes:
     tasks: Tasks
     run: Callable[[Work, Tasks], Sequence[Receipt]]  # runs one pass on Spark
     ready: Ready  # knows the tables, and makes them ready for news
+    samples: Tasks = ()  # shares that are looked at first
     _kept: dict[Way, list[Part]] = field(default_factory=dict)
     _passes: list[list[TaskReceipt]] = field(default_factory=list)
     _failures: list[LakehouseError] = field(default_factory=list)
     _seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def outcome(self, work: Work) -> Outcome:
+        self._look(work)
         for number in range(MOST_PASSES):
             work = self.ready.told(work, last=number == MOST_PASSES - 1)
-            receipts = self.run(work, self.tasks)
-            for receipt in receipts:
-                if receipt.error:
-                    raise receipt.error
-                for stage, seconds in receipt.seconds.items():
-                    self._seconds[stage] += seconds
+            receipts = self._run(work, self.tasks)
             failed = {way: part.failure for way, part in _parts(receipts) if part.failure}
             self._failures += failed.values()
             news = _news(receipts, failed)
@@ -134,6 +136,24 @@ class Passes:
         planned = [share for shares in self.tasks for share in shares]
         tally = tiles(planned, *self._passes, keeps_letters=False)
         return Outcome(tally, self._kept, [*self.ready.failures, *self._failures], self.ready.notes, self._seconds)
+
+    def _look(self, work: Work) -> None:
+        """Make the tables ready for what the samples bring. Nothing else comes of it."""
+        routes = self.ready.told(work, last=False).routes if self.samples else {}
+        if routes:
+            look = replace(work, routes=routes, only=frozenset(routes), one_in=0, looks=True)
+            news = _news(self._run(look, self.samples), ())
+            if often := {route: seen for route, seen in news.items() if seen.records >= OFTEN}:
+                self.ready.make(often)
+
+    def _run(self, work: Work, tasks: Tasks) -> Sequence[Receipt]:
+        receipts = self.run(work, tasks)
+        for receipt in receipts:
+            if receipt.error:
+                raise receipt.error
+            for stage, seconds in receipt.seconds.items():
+                self._seconds[stage] += seconds
+        return receipts
 
     def _keep(self, receipts: Sequence[Receipt], again: Container[Way], failed: Container[Way]) -> None:
         """Keep what is settled. Nothing of a route with news or a failure is, in any task: all of it is read again."""

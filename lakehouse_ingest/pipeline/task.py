@@ -29,7 +29,7 @@ from lakehouse_ingest.stages.accounting import Count
 from lakehouse_ingest.stages.dead_letters import Sample
 from lakehouse_ingest.stages.formats import Format, chosen
 from lakehouse_ingest.stages.plans import RoutePlan
-from lakehouse_ingest.stages.records import Fault, Faults, Records, Share
+from lakehouse_ingest.stages.records import Fault, Faults, Records, Share, Tree
 from lakehouse_ingest.stages.routing import NOT_KEPT, Held, Route, Routed, Router, Way, without
 from lakehouse_ingest.stages.rows import RowBuilder, Shaped
 from lakehouse_ingest.stages.sources import Reader
@@ -75,6 +75,7 @@ class Work:
     event_times: bool = False  # the newest one is reported
     transform: Transform | None = None
     imagined: bool = False  # a dry run: nothing is written
+    looks: bool = False  # news is looked for, and no row is made
 
 
 @dataclass
@@ -217,6 +218,9 @@ class _Task:
             builder = self._builders[route] = RowBuilder(work.plan, self._form)
         with self._stage("decode"):
             decoded = builder.decoded(records)
+            if self._work.looks or (part.news is not None and not self._work.transform):
+                self._add_news(work, part, builder.news(decoded))
+                return
         filtered = 0
         if self._work.transform:
             with self._stage("transform"):
@@ -226,15 +230,20 @@ class _Task:
             if self._work.transform:
                 made = whole(made)
         if made.news:
-            part.news = part.news or SeenFields(work.first)
-            for tree in made.news.values():
-                part.news.add(tree)
+            self._add_news(work, part, made.news)
             self._drop(route, part)
         if part.news is None:
             part.counts[share].add(FILTERED, filtered)
             with self._writing(route):
                 self._land(share, route, work, part, made)
             self._dead(share, part, records, made.faults)
+
+    @staticmethod
+    def _add_news(work: RouteWork, part: Part, news: Mapping[int, Tree]) -> None:
+        if news:
+            part.news = part.news or SeenFields(work.first)
+            for tree in news.values():
+                part.news.add(tree)
 
     def _land(self, share: Share, route: Route, work: RouteWork, part: Part, made: Shaped) -> None:
         if not made.rows.num_rows:

@@ -420,6 +420,7 @@ def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worlds]:
     monkeypatch.setattr("lakehouse_ingest.pipeline.batch.PER_TASK", A_TASK)
     monkeypatch.setattr("lakehouse_ingest.pipeline.task.KEPT_LETTERS", 4 * A_LETTER)
     monkeypatch.setattr("lakehouse_ingest.pipeline.task.LOOKED_AT", A_CHUNK)
+    monkeypatch.setattr("lakehouse_ingest.pipeline.passes.OFTEN", 1)
     there = FileCatalog("lake", **kept_in(tmp_path))
     monkeypatch.setattr(catalog, "connect", lambda _, settled: catalog.CatalogClient(there, settled))
     yield lambda: World(there, tmp_path)

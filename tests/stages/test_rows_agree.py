@@ -105,6 +105,8 @@ class TestRow:
             at_once = told(RowBuilder(route, FORMATS[name]), values)
             one_by_one = told(Doubting(route, FORMATS["exact"]), values)
             assert at_once == one_by_one, (route, values)
+            builder = RowBuilder(route, FORMATS[name])
+            assert str(sorted(builder.news(builder.decoded(records(values))).items())) == at_once[3], (route, values)
             rows += len(at_once[0])
         assert rows > 200, "hardly any record was sound"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Range, SourceIdentity, TopicPartition
 from lakehouse_ingest.stages.records import Share
-from lakehouse_ingest.stages.sources.shares import NEAR, PER_TASK, shares
+from lakehouse_ingest.stages.sources.shares import NEAR, PER_TASK, samples, shares
 
 IDENTITY = SourceIdentity("cluster", {"a": "1", "b": "2"})
 PARTITIONS = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 20))
@@ -83,6 +83,31 @@ class TestShare:
         whole = Range({("a", 0): 0, ("b", 0): 0}, {("a", 0): 1, ("b", 0): 1})
         (task,) = shares(whole, IDENTITY)
         assert [each.log for each in task] == [IDENTITY.log("a"), IDENTITY.log("b")]
+
+
+class TestSamples:
+    @given(BATCHES, st.integers(0, 5_000), st.integers(1, 5))
+    def test_are_bounded_and_end_before_the_batch(self, whole: Range, most: int, cores: int) -> None:
+        tasks = samples(whole, IDENTITY, most, cores)
+        every = [share for task in tasks for share in task]
+        assert sum(map(size, tasks)) <= most
+        assert len(tasks) <= cores
+        assert all(tasks)
+        assert len({(share.topic, share.partition) for share in every}) == len(every)
+        assert all(
+            whole.start[share.topic, share.partition]
+            <= share.start
+            < share.end
+            < whole.end[share.topic, share.partition]
+            and share.log == IDENTITY.log(share.topic)
+            for share in every
+        )
+
+    def test_are_near_the_ends_of_all_partitions(self) -> None:
+        tasks = samples(batch(100_000, 1, 300_000, 6), IDENTITY, 40, cores=2)
+        found = {share.partition: (share.start, share.end) for task in tasks for share in task}
+        assert found == {0: (99_980, 99_990), 2: (301_980, 301_990), 3: (3_000, 3_003)}
+        assert [len(task) for task in tasks] == [2, 1]
 
 
 class TestPlanThatContradictsItself:

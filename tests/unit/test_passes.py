@@ -1,15 +1,15 @@
 """Passes over a batch: news is read again, and a table that fails keeps the others from nothing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
 from catalog import DataFileReceipt
 from lakehouse_ingest.errors import TryAgain
-from lakehouse_ingest.pipeline.passes import MOST_PASSES, Outcome, Passes, Ready
-from lakehouse_ingest.pipeline.task import Part, Receipt, Work
+from lakehouse_ingest.pipeline.passes import MOST_PASSES, OFTEN, Outcome, Passes, Ready, Tasks
+from lakehouse_ingest.pipeline.task import Part, Receipt, RouteWork, Work
 from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.stages.accounting import Count
 from lakehouse_ingest.stages.records import Share
@@ -28,10 +28,11 @@ class NoTables:
     failures: Sequence[BaseException] = ()
     notes: Sequence[str] = ()
     made: list[set[Route]] = field(default_factory=list)
+    known: Sequence[Route] = ()
 
     def told(self, work: Work, *, last: bool) -> Work:
         del last
-        return work
+        return replace(work, routes=dict.fromkeys(self.known, cast("RouteWork", None))) if self.known else work
 
     def make(self, news: Mapping[Route, SeenFields]) -> None:
         self.made.append({*news})
@@ -79,6 +80,64 @@ class TestNews:
         assert {file.path[0] for file in found.files(ONE)} == {"0"}
         assert {file.path[0] for file in found.files(OTHER)} == {"1"}
         assert found.tally.total(LANDED) == found.tally.received == 20
+
+
+def news_of(records: int) -> SeenFields:
+    seen = SeenFields()
+    for _ in range(records):
+        seen.add({"new": 1})
+    return seen
+
+
+class TestSample:
+    """Of two tables, one exists. `SAMPLES` are looked at before the batch is read."""
+
+    SAMPLES: Tasks = ([Share("t", 0, 8, 9)], [Share("t", 1, 8, 9)])
+
+    def outcome(self, tables: NoTables, *looked_at: Mapping[Way, int]) -> tuple[Outcome, list[tuple[Work, Tasks]]]:
+        asked: list[tuple[Work, Tasks]] = []
+
+        def run(work: Work, tasks: Tasks) -> Sequence[Receipt]:
+            asked.append((work, tasks))
+            if not work.looks:
+                return receipts(0)
+            parts = [{way: Part(news=news_of(count)) for way, count in each.items()} for each in looked_at]
+            return [Receipt(number, parts=each) for number, each in enumerate(parts)]
+
+        work = Work("p", 1, 0, cast("Any", None), cast("Any", None), {}, None, one_in=5)
+        tasks = [[share] for share in SHARES]
+        return Passes(tasks, run, cast("Ready", tables), self.SAMPLES).outcome(work), asked
+
+    def test_with_news_makes_the_tables_ready_before_the_first_pass(self) -> None:
+        tables = NoTables(known=[ONE])
+        found, asked = self.outcome(tables, {ONE: OFTEN - 1}, {ONE: 1})
+        assert tables.made == [{ONE}]
+        assert [(work.looks, work.only, work.one_in) for work, _ in asked] == [
+            (True, frozenset([ONE]), 0),
+            (False, None, 5),
+        ]
+        assert [tasks for _, tasks in asked] == [self.SAMPLES, [[share] for share in SHARES]]
+        assert found.tally.total(LANDED) == found.tally.received == 20
+        assert (len(found.files(ONE)), len(found.files(OTHER))) == (2, 2)
+
+    def test_with_rare_news_leaves_it_to_the_pass(self) -> None:
+        tables = NoTables(known=[ONE])
+        _, asked = self.outcome(tables, {ONE: OFTEN - 1}, {})
+        assert (tables.made, len(asked)) == ([], 2)
+
+    def test_is_not_looked_at_without_a_table(self) -> None:
+        _, asked = self.outcome(NoTables())
+        assert [work.looks for work, _ in asked] == [False]
+
+    def test_that_cannot_be_read_ends_the_batch(self) -> None:
+        def run(work: Work, tasks: Tasks) -> Sequence[Receipt]:
+            del work, tasks
+            return [Receipt(0, error=AWAY)]
+
+        work = Work("p", 1, 0, cast("Any", None), cast("Any", None), {}, None)
+        tables = cast("Ready", NoTables(known=[ONE]))
+        with pytest.raises(TryAgain, match="the store is away"):
+            Passes([[share] for share in SHARES], run, tables, self.SAMPLES).outcome(work)
 
 
 class TestTableThatCannotBeWritten:

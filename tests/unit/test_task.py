@@ -23,13 +23,14 @@ from lakehouse_ingest.pipeline.one_start import OneStart
 from lakehouse_ingest.pipeline.task import Receipt, RouteWork, Work, do, first_of
 from lakehouse_ingest.records import Reason
 from lakehouse_ingest.schema.columns import TablePlan
+from lakehouse_ingest.schema.seen import SeenFields
 from lakehouse_ingest.schema.table_plans import plan_from_settings, plan_that_stands, spec
 from lakehouse_ingest.settings import Settings, TableSettings
 from lakehouse_ingest.stages import dead_letters
-from lakehouse_ingest.stages.plans import RoutePlan
+from lakehouse_ingest.stages.plans import Following, RoutePlan
 from lakehouse_ingest.stages.records import RECORD_SCHEMA, Fault, Records, Share
 from lakehouse_ingest.stages.routing import Route
-from lakehouse_ingest.stages.tally import LANDED
+from lakehouse_ingest.stages.tally import FILTERED, LANDED
 from tests.services.sqlite_catalog import sqlite_catalog
 
 TYPES, EACH = 5, 40
@@ -144,6 +145,50 @@ class TestValueWithoutAPartition:
             (Decimal("-99.4"),): 1,
         }
         assert +part.counts[share].outcomes == Counter({LANDED: 2, str(Reason.OUT_OF_RANGE): 1})
+
+
+class TestRouteWithNews:
+    """Four chunks of ten records, of which some have a field that the table lacks."""
+
+    SHARE, ROUTE = Share("t", 0, 0, 40), Route(0)
+
+    def done(self, work: Work, client: CatalogClient, texts: list[str], **changes: Any) -> Receipt:
+        table = known(client, "ns.all", columns=[{"name": "a", "type": "int"}], partition_by=[])
+        follows = replace(table, plan=replace(table.plan, following=Following()))
+        stream = Settings.model_validate(
+            {"name": "plant", "streams": [{"topics": ["t"], "tables": [{"table": "all"}]}]}
+        ).streams[0]
+        given = Read([records(self.SHARE, at, texts[at : at + 10]) for at in range(0, len(texts), 10)])
+        wanted = replace(work, stream=stream, reader=cast("Any", given), routes={self.ROUTE: follows}, imagined=False)
+        found = do(replace(wanted, **changes), 0, 0, [self.SHARE])
+        assert found.error is None
+        return found
+
+    def test_tells_of_all_of_it_and_keeps_nothing(self, work: Work, client: CatalogClient, tmp_path: Path) -> None:
+        """News of the first chunk and of a later one: also of a value that needs a wider type."""
+        texts = [json.dumps({"a": n}) for n in range(38)] + ["{", "[]"]
+        texts[3], texts[25], texts[31] = '{"a": 1, "b": 2}', '{"a": 1, "c": "x"}', '{"a": 5000000000}'
+        part = self.done(work, client, texts).parts[self.ROUTE]
+        seen = SeenFields()
+        for each in (texts[3], texts[25], texts[31]):
+            seen.add(json.loads(each))
+        assert part.news == seen
+        assert (part.files, part.letters, part.counts[self.SHARE].outcomes) == (
+            (),
+            [],
+            Counter({LANDED: 0, FILTERED: 0}),
+        )
+        assert [*tmp_path.rglob("data/*.parquet")] == []
+
+    def test_is_all_that_a_look_tells_of(self, work: Work, client: CatalogClient, tmp_path: Path) -> None:
+        texts = [json.dumps({"a": n}) for n in range(38)] + ["{", "[]"]
+        texts[25] = '{"a": 1, "c": "x"}'
+        look = {"looks": True, "only": frozenset([self.ROUTE])}
+        part = self.done(work, client, texts, **look).parts[self.ROUTE]
+        assert part.news is not None
+        assert {*part.news.fields} == {"a", "c"}
+        assert (part.files, part.letters, part.samples) == ((), [], {})
+        assert [*tmp_path.rglob("data/*.parquet")] == []
 
 
 @contextmanager

@@ -33,6 +33,18 @@ def shares(
     ]
 
 
+def samples(batch: Range, identity: SourceIdentity, most: int, cores: int = 1) -> list[list[Share]]:
+    """Shares of about `most` offsets near the ends of the partitions: what begins in a batch and stays is in them.
+
+    They end before the batch does. A consumer that has passed the end of a share can't be used for it any more.
+    """
+    parts = _parts(batch)
+    each = most // max(1, len(parts))
+    taken = [(at, end, min(each, (end - start) // 2)) for at, start, end in parts]
+    found = [Share(*at, end - 2 * size, end - size, identity.log(at[0])) for at, end, size in taken if size]
+    return [of_task for number in range(cores) if (of_task := found[number::cores])]
+
+
 def _parts(batch: Range) -> list[tuple[TopicPartition, int, int]]:
     if batch.start.keys() != batch.end.keys():
         raise TryAgain("a batch was planned whose start and end name different partitions; the stream starts again")

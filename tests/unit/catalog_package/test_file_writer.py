@@ -7,6 +7,7 @@ import pickle
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -453,6 +454,58 @@ class TestSettings:
         a, x = (footer.row_group(0).column(at) for at in range(2))
         assert {a.compression, x.compression} == {"GZIP"}
         assert (a.has_dictionary_page, x.has_dictionary_page) == (True, False)
+
+
+class TestDictionary:
+    """Of a column whose values hardly ever come twice, it takes more room than it saves."""
+
+    KINDS = ("long", "string", "uuid", "decimal(9, 2)", "timestamptz", "double")
+
+    @staticmethod
+    def values(kind: str, numbers: list[int]) -> list[object]:
+        make = {
+            "string": str,
+            "uuid": lambda n: uuid.UUID(int=n).bytes,
+            "decimal(9, 2)": Decimal,
+            "timestamptz": lambda n: datetime.fromtimestamp(n, UTC),
+            "double": float,
+        }
+        return [make.get(kind, int)(n) for n in numbers]
+
+    def has(self, lake: Lake, **columns: list[object] | list[int]) -> dict[str, bool]:
+        names = dict(zip(columns, self.KINDS, strict=False))
+        table = lake.create(names)
+        wanted = file_columns(table.schema_json).arrow
+        arrays = [
+            pa.array(each, kind.type.storage_type if isinstance(kind.type, pa.BaseExtensionType) else kind.type)
+            for each, kind in zip(columns.values(), wanted, strict=True)
+        ]
+        (receipt,) = write(table, pa.RecordBatch.from_arrays(arrays, names=[*columns]))
+        group = pq.read_metadata(path_of(receipt)).row_group(0)
+        return {name: group.column(at).has_dictionary_page for at, name in enumerate(columns)}
+
+    @pytest.mark.parametrize(
+        ("numbers", "expected"),
+        [([*range(500)], False), ([n % 400 for n in range(500)], True), ([*range(50)], True)],
+        ids=["all different", "some again", "few"],
+    )
+    def test_is_left_out_only_of_columns_that_need_none(
+        self, lake: Lake, numbers: list[int], *, expected: bool
+    ) -> None:
+        columns = {f"c{at}": self.values(kind, numbers) for at, kind in enumerate(self.KINDS)}
+        assert self.has(lake, **columns) == dict.fromkeys(columns, expected)
+
+    def test_depends_on_values_and_not_on_nulls(self, lake: Lake) -> None:
+        assert self.has(lake, n=[None if n % 3 else n for n in range(600)]) == {"n": False}
+        assert self.has(lake, n=[None] * 600) == {"n": True}
+
+    def test_is_chosen_for_fields_of_objects_and_never_left_out_within_lists(self, lake: Lake) -> None:
+        table = lake.create({"s": "struct<n: long, k: long>", "l": "list<long>"})
+        rows = [{"s": {"n": n, "k": n % 5}, "l": [n]} for n in range(300)]
+        (receipt,) = write(table, pa.RecordBatch.from_pylist(rows))
+        group = pq.read_metadata(path_of(receipt)).row_group(0)
+        assert [group.column(at).has_dictionary_page for at in range(3)] == [False, True, True]
+        assert read_back(lake, [receipt]) == rows
 
 
 class TestInstant:

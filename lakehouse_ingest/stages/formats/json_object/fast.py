@@ -5,7 +5,6 @@ A record is called sound only if it fits the columns completely. The reference d
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -50,11 +49,16 @@ class Decoder:
 
     def read(self, values: pa.BinaryArray) -> tuple[pa.StructArray, pa.BooleanArray]:
         values = pc.fill_null(values, b"") if values.null_count else values
-        chunks = [self._chunk(values[start : start + CHUNK]) for start in range(0, len(values), CHUNK)]
-        found = [each for each, _ in chunks] or [pa.array([], self._type)]
-        return pa.concat_arrays(found), pa.array([each for _, sound in chunks for each in sound], pa.bool_())
+        found, sound = [pa.array([], self._type)], [True] * len(values)
+        for start in range(0, len(values), CHUNK):
+            rows, unsound = self._chunk(values[start : start + CHUNK])
+            found.append(rows)
+            for number in unsound:
+                sound[start + number] = False
+        return pa.concat_arrays(found), pa.array(sound, pa.bool_())
 
-    def _chunk(self, values: pa.BinaryArray) -> tuple[pa.StructArray, list[bool]]:
+    def _chunk(self, values: pa.BinaryArray) -> tuple[pa.StructArray, list[int]]:
+        """The fields, and the numbers of the records that are not sound."""
         texts = values.to_pylist()
         if self._json is None:
             self._learn(texts[:LOOKED_AT])
@@ -71,22 +75,19 @@ class Decoder:
                 if len(text) > 2 * LEVELS and _is_extreme(text):
                     objects[number] = self._fields.nothing
                     unsound.append(number)
-        sound = [True] * len(objects)
-        for number in unsound:
-            sound[number] = False
-        children = [self._column(name, node, objects, sound) for name, node in self._fields.nodes.items()]
-        return self._fields.together(children, len(objects)), sound
+        children = [self._column(name, node, objects, unsound) for name, node in self._fields.nodes.items()]
+        return self._fields.together(children, len(objects)), unsound
 
     def _objects(self, texts: Sequence[bytes]) -> tuple[list[Any], list[int]]:
         """What msgspec makes of the records, and the numbers of those that it refuses."""
         assert self._json
         decode, nothing = self._json.decode, self._fields.nothing
-        with suppress(*REFUSALS):  # nearly always all are read
-            return list(map(decode, texts)), []
-        found, refused = [], []
-        for text in texts:
+        found: list[Any] = []
+        refused: list[int] = []
+        each = map(decode, texts)
+        while len(found) < len(texts):
             try:
-                found.append(decode(text))
+                found.extend(each)  # goes on behind the last record that was refused
             except REFUSALS:
                 refused.append(len(found))
                 found.append(nothing)
@@ -100,7 +101,7 @@ class Decoder:
             self._json = msgspec.json.Decoder(self._fields.python(), float_hook=msgspec.Raw)
         return change
 
-    def _column(self, name: str, node: Node, objects: Sequence[Any], sound: list[bool]) -> pa.Array:
+    def _column(self, name: str, node: Node, objects: Sequence[Any], unsound: list[int]) -> pa.Array:
         values = self._fields.of(name, objects)
         try:
             return node.array(values)
@@ -108,7 +109,8 @@ class Decoder:
             numbers = node.misfits(values) if isinstance(node, Digits) else _misfits(node, values)
         kept = list(values)
         for number in numbers:
-            kept[number], sound[number] = None, False
+            kept[number] = None
+            unsound.append(number)
         return node.array(kept)
 
 
