@@ -35,10 +35,9 @@ from lakehouse_ingest.records import Offsets, Range, Receipt, Token
 from lakehouse_ingest.resume.start import Opened
 from lakehouse_ingest.settings import StreamSettings
 from lakehouse_ingest.stages import dead_letters
-from lakehouse_ingest.stages.accounting import one_in
+from lakehouse_ingest.stages.accounting import PER_TASK, one_in, samples, shares
 from lakehouse_ingest.stages.routing import held_in
 from lakehouse_ingest.stages.sources import Reader
-from lakehouse_ingest.stages.sources.shares import PER_TASK, samples, shares
 from lakehouse_ingest.stages.transforms import Transform
 from lakehouse_ingest.tables import Position
 from lakehouse_ingest.tables.batch_log import BatchLog, LandedBatch

@@ -29,9 +29,9 @@ from lakehouse_ingest.tables.stream_tables import Refusal, StreamTables
 from lakehouse_ingest.tables.table_keeper import TableKeeper
 
 MOST_PASSES = 4
+OFTEN = 100  # records with news of a table; fewer say too little about the types of its new columns
 NOT_READY = Fault(Reason.MISSING, "its table could not be made ready", "plan", "")
 AT_A_TIME = 64  # tables that are created before they are registered
-OFTEN = 100  # records with news of a table; fewer say too little about the types of its new columns
 
 Tasks = Sequence[Sequence[Share]]
 

@@ -16,9 +16,9 @@ from pyspark import cloudpickle
 from lakehouse_ingest.errors import LakehouseError, SettingsRefused, TryAgain
 from lakehouse_ingest.records import Offsets, Range, TopicPartition
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages.accounting import shares
 from lakehouse_ingest.stages.records import RECORD_SCHEMA, Records, Share
 from lakehouse_ingest.stages.sources import Reader, Source
-from lakehouse_ingest.stages.sources.shares import shares
 
 GROUP = "lakehouse-ingest-suite"  # what a broker has to allow
 LONG_AGO, NEVER = dt.datetime(1971, 1, 1, tzinfo=dt.UTC), dt.datetime(2100, 1, 1, tzinfo=dt.UTC)

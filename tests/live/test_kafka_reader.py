@@ -19,11 +19,11 @@ from lakehouse_ingest.environment.embedded.broker import EmbeddedBroker
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Range
 from lakehouse_ingest.settings import SourceSettings
+from lakehouse_ingest.stages.accounting import shares
 from lakehouse_ingest.stages.records import Records, Share
 from lakehouse_ingest.stages.sources.kafka import consumers
 from lakehouse_ingest.stages.sources.kafka.reader import KafkaReader
 from lakehouse_ingest.stages.sources.kafka.source import Kafka
-from lakehouse_ingest.stages.sources.shares import shares
 from tests.services.header_names import produce_with_header
 from tests.services.kafka import (
     PATIENCE,

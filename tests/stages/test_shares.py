@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lakehouse_ingest.errors import TryAgain
 from lakehouse_ingest.records import Range, SourceIdentity, TopicPartition
+from lakehouse_ingest.stages.accounting import NEAR, PER_TASK, samples, shares
 from lakehouse_ingest.stages.records import Share
-from lakehouse_ingest.stages.sources.shares import NEAR, PER_TASK, samples, shares
 
 IDENTITY = SourceIdentity("cluster", {"a": "1", "b": "2"})
 PARTITIONS = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 20))
