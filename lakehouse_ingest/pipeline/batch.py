@@ -175,7 +175,9 @@ class BatchRunner:
         reached(FailPoint.WRITING_LETTERS)
         if rows:
             with self.watch.stage("dead_letters", self.name):
-                files += self.effects.write_letters(self.opened.dead, pa.Table.from_batches(rows), batch.token)
+                files += self.effects.write_letters(
+                    self.opened.dead, pa.Table.from_batches(rows).combine_chunks(), batch.token
+                )
         _check_letters(files, outcome)
         names = frozenset[str]().union(*(keeper.names for keeper in self.tables.keepers.values()))
         self.watch.dead(self.name, dead_letters.newest(part.samples for part in parts), names)

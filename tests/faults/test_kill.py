@@ -67,6 +67,7 @@ ONCE = {
 }
 OFTEN = 3  # of the others, which time it is
 PATIENCE = 180.0
+LOOK = 0.1  # to look for the children of a JVM takes milliseconds
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def _wait(running: Running, kill: Kill) -> None:
     deadline = time.monotonic() + (kill.seconds if kill.point == BLIND else PATIENCE)
     while not (running.ended or running.is_struck()) and time.monotonic() < deadline:
         running.family()  # of its children nobody knows any more when it has ended
-        time.sleep(0.02)
+        time.sleep(LOOK)
 
 
 def _files(surroundings: Surroundings, namespace: str, kinds: Iterable[str]) -> set[Path]:

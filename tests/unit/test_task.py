@@ -1,6 +1,7 @@
 """What a task keeps, sets aside and gives up, and what Spark's query is told while it ends."""
 
 import json
+import pickle
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -110,6 +111,29 @@ class TestDeadLettersOfATask:
         assert {kept[way] + written[way] for way in parts} == {EACH}
         assert sum(rows.nbytes for part in parts.values() for rows in part.letters) <= most
         assert bool(sum(written.values())) == (most < 2**30)
+
+    @pytest.mark.parametrize("most", [2_000, 2**30])
+    def test_are_those_of_the_same_parts_on_the_driver(
+        self, work: Work, most: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(task, "KEPT_LETTERS", most)
+
+        def kept(receipt: Receipt) -> dict[object, list[object]]:
+            return {
+                way: [row for rows in part.letters for row in rows.to_pylist()] for way, part in receipt.parts.items()
+            }
+
+        sent = self.done(work)
+        before = kept(sent)
+        assert kept(pickle.loads(pickle.dumps(sent))) == before == kept(sent)
+        assert len({*map(str, before.values())}) > 1
+
+    def test_of_a_route_for_every_record_travel_in_few_bytes(self, work: Work) -> None:
+        """A table for each would take five times as many, and all the time of the batch."""
+        sent = self.done(work)
+        letters = [rows for part in sent.parts.values() for rows in part.letters]
+        assert len(letters) > TYPES
+        assert len(pickle.dumps(sent)) < sum(len(pickle.dumps(rows)) for rows in letters) / 2
 
 
 class TestFirstFault:
