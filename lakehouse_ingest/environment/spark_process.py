@@ -186,6 +186,8 @@ def spark_process(
     address = scratch / "spark-address"
     address.unlink(missing_ok=True)
     variables = {**environment(java, options), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
+    if options.get("spark.master", "").startswith("local-cluster"):
+        variables["SPARK_HOME"] = str(_linked_home(scratch / "spark-home"))
     forked, words = _Forked(address, say), command(java, options, jars)
     try:
         yield forked.started(words, variables)
@@ -235,6 +237,15 @@ def environment(java: Path, options: Mapping[str, str]) -> dict[str, str]:
     if libraries := options.get(LIBRARY_PATH):
         found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (libraries, found.get("LD_LIBRARY_PATH"))))
     return found
+
+
+def _linked_home(folder: Path) -> Path:
+    """Executors of `local-cluster` keep jars and logs in SPARK_HOME: 120 MB each, for ever, among Python's packages."""
+    folder.mkdir()
+    for part in HOME.iterdir():
+        if part.name != "work":
+            (folder / part.name).symlink_to(part)
+    return folder
 
 
 def import_paths() -> str:

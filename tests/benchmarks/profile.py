@@ -56,10 +56,11 @@ def profiled(case: Ours, folder: Path, events: int) -> Mapping[str, float]:
             topic = Topics(address).of(case.topic, events)
             here = Surroundings(address, uri, catalog.warehouse, topic, PARTITIONS, scratch, "profiled")
             config, recording = scratch / "pipeline.toml", scratch / "java.jfr"
-            config.write_text(
-                replace(case, more=JAVA.format(recording=recording, depth=DEPTH)).settings(here), encoding="utf-8"
-            )
-            found = _run(config, folder / "python.svg")
+            watched = replace(case, more=JAVA.format(recording=recording, depth=DEPTH))
+            config.write_text(watched.settings(here), encoding="utf-8")
+            found = _run(config, scratch / "python.txt")
+            stacks = _python_stacks(scratch / "python.txt")
+            (folder / "python.svg").write_text(flame_graph(stacks, f"Our process and the tasks: {case.name}"))
             (folder / "java.svg").write_text(flame_graph(_java_stacks(recording), f"Spark's JVM: {case.name}"))
         finally:
             catalog.stop()
@@ -67,9 +68,9 @@ def profiled(case: Ours, folder: Path, events: int) -> Mapping[str, float]:
     return found
 
 
-def _run(config: Path, picture: Path) -> Mapping[str, float]:
+def _run(config: Path, stacks: Path) -> Mapping[str, float]:
     spy = [which("py-spy") or "py-spy", "record", "--subprocesses", "--rate", str(RATE)]
-    spy += ["--function", "--format", "flamegraph", "--output", str(picture), "--"]
+    spy += ["--function", "--format", "raw", "--output", str(stacks), "--"]
     run = [sys.executable, "-m", "lakehouse_ingest", "run", "--config", str(config), "--until-latest", "--allow-code"]
     found: dict[tuple[int, int], tuple[str, float]] = {}
     with subprocess.Popen([*spy, *run]) as process:
@@ -98,6 +99,22 @@ def _threads(pid: int) -> Iterator[tuple[int, str, float]]:
             seconds = sum(map(int, rest.split()[11:13])) / sysconf("SC_CLK_TCK")
             kind = re.sub(r"[-# .\d]+", " ", name).strip()
             yield int(thread.name), f"{what}: {kind}" if is_java else what, seconds
+
+
+def _python_stacks(raw: Path) -> Counter[Stack]:
+    """The tasks of all workers together, and an import as what it runs: how Python imports is left out."""
+    found = Counter[Stack]()
+    for line in raw.read_text(encoding="utf-8").splitlines():
+        stack, _, samples = line.rpartition(" ")
+        found[tuple(_frame(each) for each in stack.split(";") if "<frozen" not in each)] += int(samples)
+    return found
+
+
+def _frame(text: str) -> str:
+    if text.startswith("process "):
+        return "workers" if "python_daemon" in text else "Spark's JVM" if "pyspark-shell" in text else "our process"
+    name, _, place = text.rpartition(" (")
+    return f"{name} {Path(place).name.partition(':')[0]}"
 
 
 # -- Java's samples -------------------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine
 @pytest.fixture
 def pipelines(tmp_path: Path, jars_folder: Path | None) -> Iterator[Pipelines]:
     # Spark's driver listens where the name of this machine leads to, unless it is told otherwise.
-    with Pipelines(tmp_path, jars_folder, environment={"SPARK_LOCAL_IP": HERE}) as started:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    with Pipelines(tmp_path, jars_folder, environment={"SPARK_LOCAL_IP": HERE, "TMPDIR": str(scratch)}) as started:
         yield started
 
 
@@ -118,6 +120,9 @@ class TestPipelineOnTwoExecutors:
         events = fill(bench.broker, topic, TWO_TASKS, PARTITIONS)
         running = pipelines.start(settings(bench, topic, machines), "--until-latest")
         killed_at_work(running, machines)
+        if machines.master.startswith("local-cluster"):
+            scratch = Path(pipelines.environment["TMPDIR"])
+            assert [*scratch.glob("lakehouse-ingest-*/spark-home/work/app-*")], "its jars are elsewhere, and stay"
         assert not running.events("batch_landed")
         assert running.wait(STARTING) == 0, running.tail()
         assert "Lost executor" in running.log.read_text(errors="replace")

@@ -65,8 +65,11 @@ class Cluster:
 
     def _start(self, name: str, *command: str, until_said: re.Pattern[str]) -> re.Match[str]:
         log = self._folder / f"{name}.log"
-        own = ("PATH", "HOME", "LANG", "TMPDIR", "JAVA_TOOL_OPTIONS")
+        own = ("PATH", "HOME", "LANG", "TMPDIR")
         environment = {key: os.environ[key] for key in own if key in os.environ}
+        # All are killed, and what Java has unpacked would stay in /tmp.
+        java_scratch = f'"-Djava.io.tmpdir={self._folder}"'
+        environment["JAVA_TOOL_OPTIONS"] = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {java_scratch}"
         environment |= {"JAVA_HOME": str(find_java().parent.parent), "SPARK_HOME": str(SPARK)}
         environment |= {"SPARK_LOCAL_IP": HERE, "SPARK_DAEMON_MEMORY": "128m"}
         with log.open("wb") as said:

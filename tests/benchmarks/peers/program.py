@@ -31,7 +31,7 @@ class Program:
         # What a system that is killed leaves behind goes with the folder of its run.
         scratch = here.folder / "tmp"
         scratch.mkdir()
-        java = f"-Djava.io.tmpdir={scratch} {os.environ.get('JAVA_TOOL_OPTIONS', '')}"
+        java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={scratch}"
         environment = {**os.environ, "TMPDIR": str(scratch), "JAVA_TOOL_OPTIONS": java, **(environment or {})}
         self._running = Running([*map(str, command)], environment, here.folder / LOG)
 
