@@ -11,7 +11,9 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
+from weakref import WeakValueDictionary
 
 from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger.keys import FENCE, HEADS, MARK, SETTINGS, SIZE, TOKEN, TRACE
@@ -100,11 +102,34 @@ def from_summary(summary: Summary, pipeline: str) -> Mark | None:
     return decode(text)
 
 
+# What `newest` has found, by a digest of the marks' texts, for as long as somebody has it. Each commit looks at all
+# marks of a table four times. To decode a hundred of them takes 60 ms with 600 partitions.
+_found: WeakValueDictionary[bytes, Mark] = WeakValueDictionary()
+
+
 def newest(ancestors: Iterable[Summary], pipeline: str) -> Mark | None:
-    """The highest position among the ancestors of `main`, within the highest generation."""
-    marks = [mark for summary in ancestors if (mark := from_summary(summary, pipeline))]
-    if not marks:
+    """The highest position among the ancestors of `main`, the newest first, within the highest generation."""
+    texts = [text for summary in ancestors if (text := summary.get(f"{MARK}{pipeline}")) is not None]
+    if not texts:
         return None
+    if (found := _found.get(key := _digest(texts))) is None:
+        older = _found.get(_digest(texts[1:]))
+        first = decode(texts[0])
+        follows = older is not None and _order(first) > _order(older)
+        found = _highest([older, first] if older and follows else [first, *map(decode, texts[1:])])
+        _found[key] = found
+    return found
+
+
+def _digest(texts: Sequence[str]) -> bytes:
+    return sha256(repr(texts).encode()).digest()
+
+
+def _order(mark: Mark) -> tuple[int, int, int]:
+    return mark.token.generation, mark.token.epoch, mark.token.batch
+
+
+def _highest(marks: Sequence[Mark]) -> Mark:
     generation = max(mark.token.generation for mark in marks)
     living = [mark for mark in marks if mark.token.generation == generation]
     last = max(living, key=lambda mark: (mark.token.epoch, mark.token.batch))
