@@ -37,12 +37,11 @@ SAMPLES = "jdk.ExecutionSample"
 DEPTH = 512  # frames: of a deeper stack Java leaves out the outermost, and it would stand in the wrong place
 WIDTH, ROW, LETTER, NARROWEST = 1600, 17, 6.6, 0.3  # pixels
 
-JAVA = '''\
-[spark.options]
-"spark.driver.extraJavaOptions" = """
--XX:FlightRecorderOptions=stackdepth={depth}
--XX:StartFlightRecording=filename={recording},settings=profile,jdk.ExecutionSample#period=5ms"""
-'''
+# On one line: py-spy writes a line for each stack, in which this command stands.
+JAVA = (
+    '[spark.options]\n"spark.driver.extraJavaOptions" = "-XX:FlightRecorderOptions=stackdepth={depth}'
+    ' -XX:StartFlightRecording=filename={recording},settings=profile,jdk.ExecutionSample#period=5ms"\n'
+)
 
 Stack = tuple[str, ...]
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,7 @@ from subprocess import PIPE
 import pytest
 
 from lakehouse_ingest.settings import load_settings
-from tests.benchmarks import bars, clusters, growth, page, table, topics
+from tests.benchmarks import bars, clusters, growth, page, profile, table, topics
 from tests.benchmarks.figures import Sample, Span, at_commits, cold, cpu_at, middle, percentile, ratio, steady
 from tests.benchmarks.latency import Seen, delays
 from tests.benchmarks.ours import BASE, CASES, COLUMNS, INFERRED, Ours
@@ -251,6 +252,31 @@ class TestBars:
         found.clusters[1].runs.clear()
         (unknown,) = [each for each in bars.bars(found) if "executors" in each.figure]
         assert unknown.value is None, "as long as one of them has no figure"
+
+
+class TestFlameGraph:
+    OURS = 'process 7:"python -m lakehouse_ingest run";'
+    TASK = 'process 8:"java pyspark-shell";process {}:"python -m python_daemon";do (t.py:4)'
+    RAW = (
+        f"{OURS}run (a/pipeline.py:3);_load (<frozen importlib._bootstrap>:1);f (b.py:1) 5\n"
+        f"{OURS}{TASK.format(9)} 2\n{OURS}{TASK.format(10)} 3\n"
+    )
+
+    def test_has_the_tasks_of_all_workers_together_and_not_how_python_imports(self, tmp_path: Path) -> None:
+        (tmp_path / "raw").write_text(self.RAW)
+        assert profile._python_stacks(tmp_path / "raw") == {
+            ("our process", "run pipeline.py", "f b.py"): 5,
+            ("our process", "Spark's JVM", "workers", "do t.py"): 5,
+        }
+
+    def test_shows_java_without_packages(self) -> None:
+        assert profile._short("org/apache/spark/rdd/RDD$$Lambda$1809+0x00007f/1684574998") == "RDD$$Lambda"
+        assert profile._short("java/lang/Thread") == "Thread"
+
+    def test_is_as_wide_as_the_samples(self) -> None:
+        drawn = profile.flame_graph({("a", "b"): 3, ("a", "<c>"): 1}, "plant")
+        assert [*map(float, re.findall(r'<rect x="[\d.]+" y="\d+" width="([\d.]+)"', drawn))] == [1600, 400, 1200]
+        assert "&lt;c&gt;: 1" in drawn
 
 
 class TestTable:
