@@ -56,7 +56,7 @@ def samples(batch: Range, identity: SourceIdentity, most: int, cores: int = 1) -
     """
     parts = _parts(batch)
     each = most // max(1, len(parts))
-    taken = [(at, end, min(each, (end - start) // 2)) for at, start, end in parts]
+    taken = [(at, end, min(each, (end - start) // 4)) for at, start, end in parts]
     found = [Share(*at, end - 2 * size, end - size, identity.log(at[0])) for at, end, size in taken if size]
     return [of_task for number in range(cores) if (of_task := found[number::cores])]
 

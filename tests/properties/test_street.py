@@ -431,6 +431,33 @@ def event(kind: object, **fields: object) -> str:
     return json.dumps({"type": kind, **fields})
 
 
+# -- a batch with a new field -----------------------------------------------------------------------------
+
+
+class TestNewField:
+    def effects(self, world: World, values: Sequence[Value]) -> list[Effect]:
+        """Of a batch with these values, after one that has made the table."""
+        world.tell([Land([event("known", n=n) for n in range(20)])])
+        assert world.process
+        world.process.arm(None)
+        world.tell([Land(values)])
+        world.check()
+        found = [*dict.fromkeys(world.process.effects)]
+        return [each for each in found if each[0] in ("read", "add columns to")]
+
+    def test_that_stays_is_found_in_the_samples_and_read_once(self, worlds: Worlds) -> None:
+        """The look, which reads some of the routes as a next pass does, comes before the first pass."""
+        look, added, whole = ("read", "next pass"), ("add columns to", "known"), ("read", "first pass")
+        values = [event("known", n=n, **({"new": n} if n > 9 else {})) for n in range(40)]
+        assert self.effects(worlds(), values) == [look, added, whole]
+
+    def test_that_no_sample_has_is_found_by_the_first_pass(self, worlds: Worlds) -> None:
+        """What the look and the next pass have in common is listed once."""
+        look, added, whole = ("read", "next pass"), ("add columns to", "known"), ("read", "first pass")
+        values = [event("known", n=n, **({"new": n} if n == 1 else {})) for n in range(60)]
+        assert self.effects(worlds(), values) == [look, whole, added]
+
+
 # -- every effect of one batch ----------------------------------------------------------------------------
 
 EFFECTS = {
