@@ -94,17 +94,34 @@ TRIES: dict[Can, Callable[[CatalogClient, str, Path], bool]] = {
 }
 
 
-@pytest.mark.parametrize("can", Can)
-def test_a_catalog_can_do_what_it_does_not_say_it_cannot(
-    kind: Kind, lake: CatalogClient, unmade: str, can: Can, warehouse: Path
-) -> None:
-    try:
-        able = TRIES[can](lake, unmade, warehouse / f"place-of-{can.name}")
-    except (Conflict, Denied, RequestRefused) as refusal:
-        able, said = False, str(refusal)
-    else:
-        said = "it was tried"
-    assert able is (can not in kind.cannot), f"{kind.name} {'can' if able else 'can not'}: {can} ({said})"
+class TestCatalog:
+    @pytest.mark.parametrize("can", Can)
+    def test_can_do_all_but_what_it_declares_missing(
+        self, kind: Kind, lake: CatalogClient, unmade: str, can: Can, warehouse: Path
+    ) -> None:
+        try:
+            able = TRIES[can](lake, unmade, warehouse / f"place-of-{can.name}")
+        except (Conflict, Denied, RequestRefused) as refusal:
+            able, said = False, str(refusal)
+        else:
+            said = "it was tried"
+        assert able is (can not in kind.cannot), f"{kind.name} {'can' if able else 'can not'}: {can} ({said})"
+
+    def test_given_by_the_environment_is_opened_and_left_as_it_was(self, rest_uri: str) -> None:
+        with Gateway(rest_uri) as gateway:
+            told = {"URI": gateway.uri, "CREDENTIAL": gateway.credential, "PROPERTIES": json.dumps(asked_at(gateway))}
+            environment = {
+                f"{VARIABLE}{key}": text for key, text in {**told, "CANNOT": "namespace places, views"}.items()
+            }
+            kind = Given({**environment, "HOME": "/"})
+            with kind.opened() as lake:
+                ensure_namespace(lake, "given.deep")
+                create_table(lake, TableSpec("given.deep.t", COLUMNS))
+                append_onto(lake, "given.deep.t", [{"id": 1}], lambda _: {})
+                clear(lake, ("given",))
+                assert not has_namespace(lake, "given")
+        assert gateway.seen["token"]
+        assert kind.cannot == {Can.NAMESPACE_PLACES, Can.VIEWS}
 
 
 class TestProbe:
@@ -118,18 +135,3 @@ class TestProbe:
     def test_uses_a_namespace_that_goes_away_again(self, lake: CatalogClient) -> None:
         assert probe(lake, "lakehouse_probed").keeps_fences
         assert not has_namespace(lake, "lakehouse_probed")
-
-
-def test_a_catalog_given_by_the_environment_is_let_in_to_and_left_as_it_was(rest_uri: str) -> None:
-    with Gateway(rest_uri) as gateway:
-        told = {"URI": gateway.uri, "CREDENTIAL": gateway.credential, "PROPERTIES": json.dumps(asked_at(gateway))}
-        environment = {f"{VARIABLE}{key}": text for key, text in {**told, "CANNOT": "namespace places, views"}.items()}
-        kind = Given({**environment, "HOME": "/"})
-        with kind.opened() as lake:
-            ensure_namespace(lake, "given.deep")
-            create_table(lake, TableSpec("given.deep.t", COLUMNS))
-            append_onto(lake, "given.deep.t", [{"id": 1}], lambda _: {})
-            clear(lake, ("given",))
-            assert not has_namespace(lake, "given")
-    assert gateway.seen["token"]
-    assert kind.cannot == {Can.NAMESPACE_PLACES, Can.VIEWS}

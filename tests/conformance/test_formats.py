@@ -33,7 +33,8 @@ SAMPLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", formats.FORMATS)
-def test_the_suite(name: str, check: Check) -> None:
-    check(formats.chosen(name), SAMPLES[name])
+class TestFormat:
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    @pytest.mark.parametrize("name", formats.FORMATS)
+    def test_passes_the_suite(self, name: str, check: Check) -> None:
+        check(formats.chosen(name), SAMPLES[name])

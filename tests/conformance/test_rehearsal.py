@@ -47,29 +47,28 @@ def changed(lake: CatalogClient, name: str, other: str) -> tuple[TableState, Tab
     return load(lake, name), load(lake, other)
 
 
-def test_what_is_rehearsed_is_what_is_then_done(lake: CatalogClient, name: str, unmade: str) -> None:
-    other, stage = f"{unmade}o", DryRun()
-    before, there = load(lake, name), names_in(lake, NAMESPACE)
-    rehearsed = changed(rehearse(lake, stage), name, other)
-    assert load(lake, name) == before
-    assert names_in(lake, NAMESPACE) == there
-    assert {other, name} <= {*names_in(rehearse(lake, stage), NAMESPACE)}
-    assert [shape(each) for each in changed(lake, name, other)] == [shape(each) for each in rehearsed]
-    said = [str(change) for change in stage.tables[name].changes]
-    assert said == ["+ place struct<lat: double, lon: double>", "+ n int", "~ partitions [] -> [site]"]
-    assert stage.tables[name].properties == {"owner": "me"}
-    assert stage.tables[other].before is None
+class TestRehearsal:
+    def test_shows_what_is_then_done(self, lake: CatalogClient, name: str, unmade: str) -> None:
+        other, stage = f"{unmade}o", DryRun()
+        before, there = load(lake, name), names_in(lake, NAMESPACE)
+        rehearsed = changed(rehearse(lake, stage), name, other)
+        assert load(lake, name) == before
+        assert names_in(lake, NAMESPACE) == there
+        assert {other, name} <= {*names_in(rehearse(lake, stage), NAMESPACE)}
+        assert [shape(each) for each in changed(lake, name, other)] == [shape(each) for each in rehearsed]
+        said = [str(change) for change in stage.tables[name].changes]
+        assert said == ["+ place struct<lat: double, lon: double>", "+ n int", "~ partitions [] -> [site]"]
+        assert stage.tables[name].properties == {"owner": "me"}
+        assert stage.tables[other].before is None
 
+    def test_creates_no_namespace(self, lake: CatalogClient, unmade: str) -> None:
+        stage = DryRun()
+        ensure_namespace(rehearse(lake, stage), unmade.replace(".", "_"))
+        assert [*stage.namespaces] == [unmade.replace(".", "_")]
+        assert names_in(rehearse(lake, stage), unmade.replace(".", "_")) == []
+        assert not has_namespace(lake, unmade.replace(".", "_"))
 
-def test_a_namespace_that_is_rehearsed_is_not_there(lake: CatalogClient, unmade: str) -> None:
-    stage = DryRun()
-    ensure_namespace(rehearse(lake, stage), unmade.replace(".", "_"))
-    assert [*stage.namespaces] == [unmade.replace(".", "_")]
-    assert names_in(rehearse(lake, stage), unmade.replace(".", "_")) == []
-    assert not has_namespace(lake, unmade.replace(".", "_"))
-
-
-def test_nothing_lands_in_a_rehearsal(lake: CatalogClient, name: str) -> None:
-    with pytest.raises(BranchesRefused, match="a dry run commits no rows: add-snapshot"):
-        open_branch(rehearse(lake, DryRun()), name, "b")
-    assert load(lake, name).refs == {}
+    def test_commits_no_rows(self, lake: CatalogClient, name: str) -> None:
+        with pytest.raises(BranchesRefused, match="a dry run commits no rows: add-snapshot"):
+            open_branch(rehearse(lake, DryRun()), name, "b")
+        assert load(lake, name).refs == {}

@@ -56,6 +56,7 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
     consumers.let_go_all()
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_suite(filled: Filled, check: Check) -> None:
-    check(filled)
+class TestSource:
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_passes_the_suite(self, filled: Filled, check: Check) -> None:
+        check(filled)

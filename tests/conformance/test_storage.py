@@ -50,6 +50,7 @@ def place(request: pytest.FixtureRequest, jars_folder: Path | None) -> Place:
     return found
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_suite(place: Place, check: Check, tmp_path: Path) -> None:
-    check(place, tmp_path)
+class TestStorage:
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_passes_the_suite(self, place: Place, check: Check, tmp_path: Path) -> None:
+        check(place, tmp_path)

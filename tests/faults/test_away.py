@@ -100,49 +100,49 @@ def scene(own: Machine) -> Scene:
     return scene
 
 
-def test_what_comes_back_is_waited_for(scene: Scene, pipelines: Pipelines) -> None:
-    """The broker, and after it the catalog; each in the middle of the events."""
-    running = pipelines.start(scene.settings())
-    for number, which in enumerate(KINDS):
-        if number:
+class TestOutage:
+    def test_that_ends_is_waited_for(self, scene: Scene, pipelines: Pipelines) -> None:
+        """The broker, and after it the catalog; each in the middle of the events."""
+        running = pipelines.start(scene.settings())
+        for number, which in enumerate(KINDS):
+            if number:
+                scene.fill()
+            landed, tried = len(running.events("batch_landed")), len(running.events("retrying"))
+            running.wait_for("batch_landed", landed + 2)
+            scene.machine.kill(which)
+            running.wait_for("retrying", tried + 1)
+            time.sleep(AWAY_S)
+            scene.machine.start(which)
             scene.fill()
-        landed, tried = len(running.events("batch_landed")), len(running.events("retrying"))
-        running.wait_for("batch_landed", landed + 2)
+            events = 2 * EVENTS * (number + 1)
+            assert until(lambda: len(scene.landed()) == events, 120, 1), running.tail()  # noqa: B023 - called at once
+        running.send(SIGTERM)
+        assert running.wait() == 0, running.tail()
+        assert set(scene.landed().values()) == {1}
+        assert scene.landed() == scene.landed("by_duckdb")
+        told = running.events("retrying")
+        attempts = 0
+        for event in running.events():
+            if event["event"] == "batch_landed":
+                attempts = 0
+            elif event["event"] == "retrying":
+                attempts += 1
+                assert event["attempt"] == attempts
+        assert all(event["error"] for event in told)
+
+    @pytest.mark.parametrize("which", KINDS)
+    def test_that_lasts_is_given_up_in_one_sentence(
+        self, which: str, scene: Scene, bench: Bench, pipelines: Pipelines
+    ) -> None:
+        running = pipelines.start(scene.settings(retry="3s"))
+        running.wait_for("batch_landed", 2)
         scene.machine.kill(which)
-        running.wait_for("retrying", tried + 1)
-        time.sleep(AWAY_S)
+        assert running.wait(120) == GAVE_UP, running.tail()
+        assert running.events("retrying"), "it gave up without having tried"
+        (said,) = running.last_words()
+        assert "given up after 3 s" in said
+        assert not running.family()
         scene.machine.start(which)
-        scene.fill()
-        events = 2 * EVENTS * (number + 1)
-        assert until(lambda: len(scene.landed()) == events, 120, 1), running.tail()  # noqa: B023 - called at once
-    running.send(SIGTERM)
-    assert running.wait() == 0, running.tail()
-    assert set(scene.landed().values()) == {1}
-    assert scene.landed() == scene.landed("by_duckdb")
-    told = running.events("retrying")
-    attempts = 0
-    for event in running.events():
-        if event["event"] == "batch_landed":
-            attempts = 0
-        elif event["event"] == "retrying":
-            attempts += 1
-            assert event["attempt"] == attempts
-    assert all(event["error"] for event in told)
-
-
-@pytest.mark.parametrize("which", KINDS)
-def test_what_stays_away_is_given_up_in_one_sentence(
-    which: str, scene: Scene, bench: Bench, pipelines: Pipelines
-) -> None:
-    running = pipelines.start(scene.settings(retry="3s"))
-    running.wait_for("batch_landed", 2)
-    scene.machine.kill(which)
-    assert running.wait(120) == GAVE_UP, running.tail()
-    assert running.events("retrying"), "it gave up without having tried"
-    (said,) = running.last_words()
-    assert "given up after 3 s" in said
-    assert not running.family()
-    scene.machine.start(which)
-    drained(bench, scene.settings())
-    assert len(scene.landed()) == EVENTS
-    assert set(scene.landed().values()) == {1}
+        drained(bench, scene.settings())
+        assert len(scene.landed()) == EVENTS
+        assert set(scene.landed().values()) == {1}

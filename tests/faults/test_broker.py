@@ -151,152 +151,152 @@ def before_the_next_look(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]
     monkeypatch.setattr(pacing, "wait_until_due", waited)
 
 
-# -- topics ---------------------------------------------------------------------------------------------------
+class TestTopic:
+    def test_that_gains_partitions_has_each_read_from_its_first_record(self, bench: Bench) -> None:
+        """Each is read from its first record, while it runs and after a start."""
+        topic = Topic.of(bench, "partitions_added")
+        admin = AdminClient({"bootstrap.servers": bench.broker})
 
+        def add(to: int) -> None:
+            admin.create_partitions([NewPartitions(topic.name, to)])[topic.name].result(PATIENCE)
+            assert until(lambda: len(admin.list_topics(topic.name).topics[topic.name].partitions) == to, PATIENCE)
+            topic.produce(5, to - 1)
+            topic.produce(5)
 
-def test_partitions_that_are_added(bench: Bench) -> None:
-    """Each is read from its first record, while it runs and after a start."""
-    topic = Topic.of(bench, "partitions_added")
-    admin = AdminClient({"bootstrap.servers": bench.broker})
-
-    def add(to: int) -> None:
-        admin.create_partitions([NewPartitions(topic.name, to)])[topic.name].result(PATIENCE)
-        assert until(lambda: len(admin.list_topics(topic.name).topics[topic.name].partitions) == to, PATIENCE)
-        topic.produce(5, to - 1)
         topic.produce(5)
+        with topic.running() as end:
+            for to in (2, 4):
+                add(to)
+                topic.wait(end)
+        add(5)
+        bench.ingest(topic.settings)
+        topic.check()
 
-    topic.produce(5)
-    with topic.running() as end:
-        for to in (2, 4):
-            add(to)
-            topic.wait(end)
-    add(5)
-    bench.ingest(topic.settings)
-    topic.check()
-
-
-@pytest.mark.parametrize(
-    "length",
-    [
-        pytest.param(0, id="empty", marks=pytest.mark.long),
-        pytest.param(4, id="shorter", marks=pytest.mark.long),
-        pytest.param(10, id="just as long"),
-        pytest.param(25, id="longer"),
-    ],
-)
-def test_a_topic_that_is_made_anew_while_it_runs(bench: Bench, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark knows a topic by its name. If it has as many records as before, or none, no batch finds out."""
-    monkeypatch.setattr(one_start, "TOPICS_S", 0.5)
-    topic = Topic.of(bench, f"made_anew_{length}")
-    topic.produce(10)
-    before_the_next_look(monkeypatch, lambda: topic.make_anew(length))
-    topic.stops("deleted and recreated")
-    topic.goes_on(Choice.ANEW)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("length", [0, 4, 10, 25], ids=["empty", "shorter", "just as long", "longer"])
-def test_a_topic_that_is_made_anew_while_it_is_down(bench: Bench, length: int) -> None:
-    topic = Topic.of(bench, f"made_anew_down_{length}")
-    topic.produce(10)
-    bench.ingest(topic.settings)
-    topic.make_anew(length)
-    topic.stops("deleted and recreated")
-    topic.goes_on(Choice.ANEW)
-
-
-def test_a_topic_that_is_deleted_while_it_runs(bench: Bench) -> None:
-    """It is waited for. A new topic with its name is another topic."""
-    topic = Topic.of(bench, "deleted", limit=2)
-    topic.produce(10)
-    given_up = pytest.raises(TryAgain, match=r"given up after 2 s: the topic deleted is not there.*; create it, or fix")
-    with given_up, topic.running() as end:
-        delete_topic(bench.broker, topic.name)
-        assert until(end.done, LANDING)
-    create_topic(bench.broker, topic.name)
-    topic.ends.clear()
-    topic.produce(10)
-    topic.stops("deleted and recreated")
-    topic.goes_on(Choice.ANEW)
-
-
-def test_retention_that_passes_us(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it runs, and then while it is down: the records are named."""
-    topic = Topic.of(bench, "retention")
-    topic.produce(10)
-
-    def too_late(until: int) -> None:
-        topic.produce(10)
-        topic.lose(until)
-        for offset in range(until - 5, until):
-            topic.produced[topic.name, 0, offset] = 0
-
-    before_the_next_look(monkeypatch, lambda: too_late(15))
-    topic.stops("has lost the offsets 10 to 14 before they were read")
-    topic.goes_on(Choice.SKIP)
-    too_late(30)
-    topic.stops("has lost the offsets 25 to 29 before they were read")
-    topic.goes_on(Choice.SKIP)
-
-
-def test_transactions_that_are_aborted(bench: Bench) -> None:
-    """The log ends with markers, and holds records that nobody may see."""
-    topic = Topic.of(bench, "transactions")
-    topic.produce(1)
-    producer = Producer({"bootstrap.servers": bench.broker, "transactional.id": topic.name, "log_level": 0})
-    producer.init_transactions(PATIENCE)
-    with topic.running() as end:
-        for number in range(6):
-            kept = number % 2 == 0
-            producer.begin_transaction()
-            for _ in range(5):
-                producer.produce(topic.name, b'{"n": 2}')
-            producer.flush(PATIENCE)
-            (producer.commit_transaction if kept else producer.abort_transaction)(PATIENCE)
-            if kept:
-                topic.has(5)
-            else:
-                topic.ends[0] += 5
-            topic.ends[0] += 1  # the marker
-            topic.wait(end)
-    bench.ingest(topic.settings)
-    topic.check()
-
-
-def test_what_compaction_takes_before_it_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gaps in the middle of a batch and at its edges: what is left lands, each record once."""
-    name = "compacted"
-    create_topic(
-        bench.broker,
-        name,
-        1,
-        {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.001"},
+    @pytest.mark.parametrize(
+        "length",
+        [
+            pytest.param(0, id="empty", marks=pytest.mark.long),
+            pytest.param(4, id="shorter", marks=pytest.mark.long),
+            pytest.param(10, id="just as long"),
+            pytest.param(25, id="longer"),
+        ],
     )
-    topic = Topic(bench, name)
-    settings = bench.settings(name, stream={"max_records": 7}, ledger={"batch_every": 0})
+    def test_that_is_recreated_while_the_pipeline_runs_stops_it(
+        self, bench: Bench, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Spark knows a topic by its name. If it has as many records as before, or none, no batch finds out."""
+        monkeypatch.setattr(one_start, "TOPICS_S", 0.5)
+        topic = Topic.of(bench, f"made_anew_{length}")
+        topic.produce(10)
+        before_the_next_look(monkeypatch, lambda: topic.make_anew(length))
+        topic.stops("deleted and recreated")
+        topic.goes_on(Choice.ANEW)
 
-    def held() -> set[int]:
-        with Kafka(settings.source, [name]).looking_back("tests") as log:
-            return set(log.between((name, 0), 0, 59))
+    @pytest.mark.long
+    @pytest.mark.parametrize("length", [0, 4, 10, 25], ids=["empty", "shorter", "just as long", "longer"])
+    def test_that_is_recreated_while_the_pipeline_is_down_stops_the_next_start(self, bench: Bench, length: int) -> None:
+        topic = Topic.of(bench, f"made_anew_down_{length}")
+        topic.produce(10)
+        bench.ingest(topic.settings)
+        topic.make_anew(length)
+        topic.stops("deleted and recreated")
+        topic.goes_on(Choice.ANEW)
 
-    def fill() -> None:
-        for _ in range(5):
-            produce(bench.broker, name, ((b"k%d" % (number % 3), b'{"n": 1}') for number in range(10)))
-            sleep(0.06)  # a segment is closed by the first record that comes too late for it
-        topic.has(50)
-        with cleaning_at_once(bench.broker):
-            assert until(lambda: len(held()) < 50, COMPACTION_S, 0.1)
+    def test_that_is_deleted_is_waited_for_and_then_given_up(self, bench: Bench) -> None:
+        """It is waited for. A new topic with its name is another topic."""
+        topic = Topic.of(bench, "deleted", limit=2)
+        topic.produce(10)
+        given_up = pytest.raises(
+            TryAgain, match=r"given up after 2 s: the topic deleted is not there.*; create it, or fix"
+        )
+        with given_up, topic.running() as end:
+            delete_topic(bench.broker, topic.name)
+            assert until(end.done, LANDING)
+        create_topic(bench.broker, topic.name)
+        topic.ends.clear()
+        topic.produce(10)
+        topic.stops("deleted and recreated")
+        topic.goes_on(Choice.ANEW)
 
-    produce(bench.broker, name, ((b"k%d" % number, b'{"n": 1}') for number in range(10)))
-    topic.has(10)
-    before_the_next_look(monkeypatch, fill)
-    bench.ingest(settings, drain=False, max_batches=2)
-    bench.ingest(settings)
-    found = bench.places(topic.table)
-    assert found <= topic.produced
-    assert held() <= {offset for _, _, offset in found}
-    assert len(found) < 60
-    is_proven(settings)
+    def test_that_loses_unread_records_to_retention_stops_the_pipeline(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """While it runs, and then while it is down: the records are named."""
+        topic = Topic.of(bench, "retention")
+        topic.produce(10)
+
+        def too_late(until: int) -> None:
+            topic.produce(10)
+            topic.lose(until)
+            for offset in range(until - 5, until):
+                topic.produced[topic.name, 0, offset] = 0
+
+        before_the_next_look(monkeypatch, lambda: too_late(15))
+        topic.stops("has lost the offsets 10 to 14 before they were read")
+        topic.goes_on(Choice.SKIP)
+        too_late(30)
+        topic.stops("has lost the offsets 25 to 29 before they were read")
+        topic.goes_on(Choice.SKIP)
+
+    def test_with_aborted_transactions_is_read_without_them(self, bench: Bench) -> None:
+        """The log ends with markers, and holds records that nobody may see."""
+        topic = Topic.of(bench, "transactions")
+        topic.produce(1)
+        producer = Producer({"bootstrap.servers": bench.broker, "transactional.id": topic.name, "log_level": 0})
+        producer.init_transactions(PATIENCE)
+        with topic.running() as end:
+            for number in range(6):
+                kept = number % 2 == 0
+                producer.begin_transaction()
+                for _ in range(5):
+                    producer.produce(topic.name, b'{"n": 2}')
+                producer.flush(PATIENCE)
+                (producer.commit_transaction if kept else producer.abort_transaction)(PATIENCE)
+                if kept:
+                    topic.has(5)
+                else:
+                    topic.ends[0] += 5
+                topic.ends[0] += 1  # the marker
+                topic.wait(end)
+        bench.ingest(topic.settings)
+        topic.check()
+
+    def test_that_is_compacted_before_it_is_read_has_the_rest_read_once(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Gaps in the middle of a batch and at its edges: what is left lands, each record once."""
+        name = "compacted"
+        create_topic(
+            bench.broker,
+            name,
+            1,
+            {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.001"},
+        )
+        topic = Topic(bench, name)
+        settings = bench.settings(name, stream={"max_records": 7}, ledger={"batch_every": 0})
+
+        def held() -> set[int]:
+            with Kafka(settings.source, [name]).looking_back("tests") as log:
+                return set(log.between((name, 0), 0, 59))
+
+        def fill() -> None:
+            for _ in range(5):
+                produce(bench.broker, name, ((b"k%d" % (number % 3), b'{"n": 1}') for number in range(10)))
+                sleep(0.06)  # a segment is closed by the first record that comes too late for it
+            topic.has(50)
+            with cleaning_at_once(bench.broker):
+                assert until(lambda: len(held()) < 50, COMPACTION_S, 0.1)
+
+        produce(bench.broker, name, ((b"k%d" % number, b'{"n": 1}') for number in range(10)))
+        topic.has(10)
+        before_the_next_look(monkeypatch, fill)
+        bench.ingest(settings, drain=False, max_batches=2)
+        bench.ingest(settings)
+        found = bench.places(topic.table)
+        assert found <= topic.produced
+        assert held() <= {offset for _, _, offset in found}
+        assert len(found) < 60
+        is_proven(settings)
 
 
 # -- a broker of their own --------------------------------------------------------------------------------
@@ -353,36 +353,38 @@ def beside(harmed: Harmed, spark: SparkSession, rest_uri: str, tmp_path: Path) -
     return Bench(spark, harmed.address, rest_uri, tmp_path)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("end", [Harmed.stop, Harmed.kill])
-def test_a_broker_that_restarts(harmed: Harmed, beside: Bench, end: Callable[[Harmed], None]) -> None:
-    """What was produced during the restart is written, and what comes after it."""
-    topic = Topic.of(beside, f"restarts_{end.__name__}", 2)
-    topic.produce(10)
-    with topic.running() as run:
-        topic.produce(20, 1)
-        end(harmed)
-        harmed.start()
-        topic.produce(20)
-        topic.wait(run)
-    topic.check()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
-def test_a_broker_that_comes_back_with_an_older_log(harmed: Harmed, beside: Bench, *, down: bool) -> None:
-    """As after the election of one that lagged behind: the end went back, and offsets will mean other records."""
-    topic = Topic.of(beside, f"older_{'down' if down else 'running'}")
-    topic.produce(10)
-    if down:
-        harmed.keep()
+class TestBroker:
+    @pytest.mark.long
+    @pytest.mark.parametrize("end", [Harmed.stop, Harmed.kill])
+    def test_that_restarts_is_waited_for(self, harmed: Harmed, beside: Bench, end: Callable[[Harmed], None]) -> None:
+        """What was produced during the restart is written, and what comes after it."""
+        topic = Topic.of(beside, f"restarts_{end.__name__}", 2)
         topic.produce(10)
-        beside.ingest(topic.settings)
-        harmed.fall_back()
-        topic.stops("ends at offset 10, the tables hold it up to 20")
-    else:
-        harmed.keep()
+        with topic.running() as run:
+            topic.produce(20, 1)
+            end(harmed)
+            harmed.start()
+            topic.produce(20)
+            topic.wait(run)
+        topic.check()
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
+    def test_that_comes_back_with_an_older_log_stops_the_pipeline(
+        self, harmed: Harmed, beside: Bench, *, down: bool
+    ) -> None:
+        """As after the election of one that lagged behind: the end went back, and offsets will mean other records."""
+        topic = Topic.of(beside, f"older_{'down' if down else 'running'}")
         topic.produce(10)
-        topic.stops("ends at offset 10, the tables hold it up to 20", harmed.fall_back)
-    topic.ends[0] = 10
-    topic.goes_on(Choice.ACCEPT)
+        if down:
+            harmed.keep()
+            topic.produce(10)
+            beside.ingest(topic.settings)
+            harmed.fall_back()
+            topic.stops("ends at offset 10, the tables hold it up to 20")
+        else:
+            harmed.keep()
+            topic.produce(10)
+            topic.stops("ends at offset 10, the tables hold it up to 20", harmed.fall_back)
+        topic.ends[0] = 10
+        topic.goes_on(Choice.ACCEPT)

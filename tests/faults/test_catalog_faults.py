@@ -74,20 +74,6 @@ def harmed(flow: Flow, proxy: Faulty, fault: Plan, meanwhile: Callable[[str], ob
     )
 
 
-@pytest.mark.usefixtures("_healed")
-@pytest.mark.parametrize("fault", some(FAULTS))
-def test_a_commit(flow: Flow, proxy: Faulty, fault: str) -> None:
-    harmed(flow, proxy, FAULTS[fault], lambda _: None)
-
-
-@pytest.mark.usefixtures("_healed")
-@pytest.mark.parametrize("fault", some(COMPACTED))
-def test_a_commit_and_a_compaction_in_between(flow: Flow, proxy: Faulty, fault: str) -> None:
-    harmed(flow, proxy, FAULTS[fault], flow.compact)
-
-
-# -- what else a pipeline asks for: once each ------------------------------------------
-
 NUMBERS = count()
 OTHERS: Mapping[str, Plan] = {
     "making a table": {"path": "/tables$"},
@@ -104,13 +90,26 @@ PLANNED = [
 ]
 
 
-@pytest.mark.usefixtures("_healed")
-@pytest.mark.parametrize(("asked", "fault", "when"), PLANNED)
-def test_another_request(flow: Flow, proxy: Faulty, asked: str, fault: str, when: When) -> None:
-    planned = proxy.fail(**FAULTS[fault], **OTHERS[asked], when=when)
-    new = "column" if "column" in asked else "table"
-    event = {"field": f"n{next(NUMBERS)}"} if new == "column" else {"kind": f"new{next(NUMBERS)}"}
-    flow.survives(planned, **event)
+class TestPipeline:
+    @pytest.mark.usefixtures("_healed")
+    @pytest.mark.parametrize("fault", some(FAULTS))
+    def test_survives_a_failed_commit(self, flow: Flow, proxy: Faulty, fault: str) -> None:
+        harmed(flow, proxy, FAULTS[fault], lambda _: None)
+
+    @pytest.mark.usefixtures("_healed")
+    @pytest.mark.parametrize("fault", some(COMPACTED))
+    def test_survives_a_failed_commit_with_a_compaction_in_between(self, flow: Flow, proxy: Faulty, fault: str) -> None:
+        harmed(flow, proxy, FAULTS[fault], flow.compact)
+
+    @pytest.mark.usefixtures("_healed")
+    @pytest.mark.parametrize(("asked", "fault", "when"), PLANNED)
+    def test_survives_any_other_failed_request(
+        self, flow: Flow, proxy: Faulty, asked: str, fault: str, when: When
+    ) -> None:
+        planned = proxy.fail(**FAULTS[fault], **OTHERS[asked], when=when)
+        new = "column" if "column" in asked else "table"
+        event = {"field": f"n{next(NUMBERS)}"} if new == "column" else {"kind": f"new{next(NUMBERS)}"}
+        flow.survives(planned, **event)
 
 
 # -- pyiceberg's requests alone, with every fault ---------------------------------------------------------------------
@@ -172,81 +171,6 @@ class Alone:
         assert [row["n"] for row in self.bench.rows(self.table)] == [1]
 
 
-@pytest.mark.usefixtures("_healed")
-def test_a_look_that_fails_is_repeated_at_once(bench: Bench, proxy: Faulty) -> None:
-    """Twice, so that the stream need not begin again. Failures that last are left to the stream."""
-    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    look: Plan = {"method": "GET", "path": "/t$", "agent": PYICEBERG}
-    for said in ("500", "503", "429", "reset"):
-        twice = proxy.fail(**FAULTS[said], **look, times=2)
-        assert alone.lake.find(alone.table), said
-        assert twice.is_over, said
-    lasting = proxy.fail(503, **look, times=3)
-    with pytest.raises(TryAgain, match="loading table"):
-        alone.lake.find(alone.table)
-    assert lasting.is_over
-
-
-@pytest.mark.usefixtures("_healed")
-@pytest.mark.parametrize("when", [BEFORE, AFTER])
-def test_one_lost_answer_among_many_openings_is_asked_for_again(bench: Bench, proxy: Faulty, when: When) -> None:
-    """With hundreds of tables, a start that began again for each lost answer would never end."""
-    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    names = [f"{alone.namespace}.t{number}" for number in range(len(FAULTS))]
-    for name in names:
-        alone.lake.create(TableSpec(name, (Column("n", "long"),)))
-    for begun in ("upon an empty table", "upon the branch of the start before"):
-        epoch = alone.lake.claim(alone.table, ())[0].epoch
-        lost = [
-            proxy.fail(**fault, path=f"{name.rpartition('.')[2]}$", body='"ref-name":"ingest_', when=when)
-            for name, fault in zip(names, FAULTS.values(), strict=True)
-        ]
-        with ThreadPoolExecutor(4) as threads:
-            opened = threads.map(partial(alone.lake.open, epoch=epoch), names)
-            places = dict(zip(names, opened, strict=True))
-        assert all(each.is_over for each in lost), begun
-        assert {place.epoch for place in places.values()} == {epoch}, begun
-        for name in names:
-            refs = bench.table(name).metadata.refs
-            assert {ref for ref in refs if ref != "main"} == {places[name].branch}, begun
-
-
-@pytest.mark.usefixtures("_healed")
-def test_a_commit_that_was_heard_and_whose_history_others_cut(bench: Bench, proxy: Faulty) -> None:
-    """A note shows that it took effect, and its own mark is remembered. Another pipeline's mark is not carried over
-    the cut, because that pipeline may have committed more since. But that it wrote to the table stays known."""
-    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    other = PipelineTables(connection_to(bench.uri), "other")
-
-    def append(lake: PipelineTables, place: Position, number: int, done: Offsets) -> Position:
-        mark = Mark(Token(lake._pipeline, 1, place.epoch, number), SourceIdentity(), {}, done, {})
-        return lake.publication.append(place, [{"n": number}], mark, {})
-
-    def cut() -> None:
-        for _ in range(2):
-            bench.table(alone.table).overwrite(bench.table(alone.table).scan().to_arrow())
-        table = bench.table(alone.table)
-        held, expiry = {ref.snapshot_id for ref in table.metadata.refs.values()}, table.maintenance.expire_snapshots()
-        for snapshot in table.metadata.snapshots:
-            if snapshot.snapshot_id not in held:
-                expiry = expiry.by_id(snapshot.snapshot_id)
-        expiry.commit()
-
-    append(other, other.claim(alone.table, ())[0], 0, {("u", 0): 5})
-    place, _ = alone.lake.claim(alone.table, ())
-    lost = proxy.fail(RESET, when=AFTER, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=cut)
-    place = append(alone.lake, place, 1, {("t", 0): 1})
-    assert lost.is_over
-    assert place.held == {("t", 0): 1}
-    place = append(alone.lake, place, 2, {("t", 0): 2})
-    assert place.held == {("t", 0): 2}
-    assert sorted(row["n"] for row in bench.rows(alone.table)) == [0, 1, 2]
-    state = other.find(alone.table)
-    assert state
-    assert other.seen(state).mark is None
-    assert other.has_landed_in(state)
-
-
 REQUESTS: Mapping[str, tuple[Callable[[Alone], None], Plan]] = {
     "namespace": (Alone.make_a_namespace, {"path": "/namespaces$"}),
     "table": (Alone.make_a_table, {"path": "/tables$"}),
@@ -257,43 +181,121 @@ REQUESTS: Mapping[str, tuple[Callable[[Alone], None], Plan]] = {
 }
 
 
-@pytest.mark.usefixtures("_healed")
-@pytest.mark.parametrize("when", [BEFORE, AFTER])
-@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
-def test_every_fault_of_a_request_of_pyiceberg(
-    bench: Bench, proxy: Faulty, request_: tuple[Callable[[Alone], None], Plan], when: When
-) -> None:
-    ask, plan = request_
-    for said, fault in FAULTS.items():
+class TestRequest:
+    @pytest.mark.usefixtures("_healed")
+    def test_that_only_reads_is_repeated_at_once(self, bench: Bench, proxy: Faulty) -> None:
+        """Twice, so that the stream need not begin again. Failures that last are left to the stream."""
         alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-        planned = proxy.fail(**fault, **plan, when=when)
-        again(lambda: ask(alone))  # noqa: B023 - called at once
-        assert planned.is_over, said
+        look: Plan = {"method": "GET", "path": "/t$", "agent": PYICEBERG}
+        for said in ("500", "503", "429", "reset"):
+            twice = proxy.fail(**FAULTS[said], **look, times=2)
+            assert alone.lake.find(alone.table), said
+            assert twice.is_over, said
+        lasting = proxy.fail(503, **look, times=3)
+        with pytest.raises(TryAgain, match="loading table"):
+            alone.lake.find(alone.table)
+        assert lasting.is_over
 
+    @pytest.mark.usefixtures("_healed")
+    @pytest.mark.parametrize("when", [BEFORE, AFTER])
+    def test_that_opens_a_branch_is_repeated_for_its_own_table_only(
+        self, bench: Bench, proxy: Faulty, when: When
+    ) -> None:
+        """With hundreds of tables, a start that began again for each lost answer would never end."""
+        alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+        names = [f"{alone.namespace}.t{number}" for number in range(len(FAULTS))]
+        for name in names:
+            alone.lake.create(TableSpec(name, (Column("n", "long"),)))
+        for begun in ("upon an empty table", "upon the branch of the start before"):
+            epoch = alone.lake.claim(alone.table, ())[0].epoch
+            lost = [
+                proxy.fail(**fault, path=f"{name.rpartition('.')[2]}$", body='"ref-name":"ingest_', when=when)
+                for name, fault in zip(names, FAULTS.values(), strict=True)
+            ]
+            with ThreadPoolExecutor(4) as threads:
+                opened = threads.map(partial(alone.lake.open, epoch=epoch), names)
+                places = dict(zip(names, opened, strict=True))
+            assert all(each.is_over for each in lost), begun
+            assert {place.epoch for place in places.values()} == {epoch}, begun
+            for name in names:
+                refs = bench.table(name).metadata.refs
+                assert {ref for ref in refs if ref != "main"} == {places[name].branch}, begun
 
-@pytest.mark.usefixtures("_healed")
-@pytest.mark.parametrize("asked", ["branch", "column", "properties", "rows"])
-def test_a_replica_that_has_not_heard_of_a_table(bench: Bench, proxy: Faulty, asked: str) -> None:
-    """Its 404 to a commit does not mean that the table was dropped: another look shows it."""
-    ask, plan = REQUESTS[asked]
-    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    planned = proxy.fail(404, **plan)
-    again(lambda: ask(alone))
-    assert planned.is_over
+    @pytest.mark.usefixtures("_healed")
+    def test_that_took_effect_is_recognised_though_others_cut_the_history(self, bench: Bench, proxy: Faulty) -> None:
+        """A note shows that it took effect, and its own mark is remembered. Another pipeline's mark is not carried over
+        the cut, because that pipeline may have committed more since. But that it wrote to the table stays known."""
+        alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+        other = PipelineTables(connection_to(bench.uri), "other")
 
+        def append(lake: PipelineTables, place: Position, number: int, done: Offsets) -> Position:
+            mark = Mark(Token(lake._pipeline, 1, place.epoch, number), SourceIdentity(), {}, done, {})
+            return lake.publication.append(place, [{"n": number}], mark, {})
 
-@pytest.mark.usefixtures("_healed")
-def test_a_claim_whose_last_try_was_heard_and_refused(bench: Bench, proxy: Faulty) -> None:
-    """A proxy may repeat a request. The epoch that is there then is our own, not that of a newer start."""
-    alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
-    branch: Plan = {"path": "/t$", "body": '"ref-name":"ingest_'}
-    proxy.fail(409, **branch, times=5)
-    heard = proxy.fail(409, **branch, when=AFTER)
-    place, _ = alone.lake.claim(alone.table, ())
-    epoch = place.epoch
-    assert heard.is_over
-    assert place.branch in bench.table(alone.table).metadata.refs
-    assert place.epoch == epoch
+        def cut() -> None:
+            for _ in range(2):
+                bench.table(alone.table).overwrite(bench.table(alone.table).scan().to_arrow())
+            table = bench.table(alone.table)
+            held, expiry = (
+                {ref.snapshot_id for ref in table.metadata.refs.values()},
+                table.maintenance.expire_snapshots(),
+            )
+            for snapshot in table.metadata.snapshots:
+                if snapshot.snapshot_id not in held:
+                    expiry = expiry.by_id(snapshot.snapshot_id)
+            expiry.commit()
+
+        append(other, other.claim(alone.table, ())[0], 0, {("u", 0): 5})
+        place, _ = alone.lake.claim(alone.table, ())
+        lost = proxy.fail(RESET, when=AFTER, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=cut)
+        place = append(alone.lake, place, 1, {("t", 0): 1})
+        assert lost.is_over
+        assert place.held == {("t", 0): 1}
+        place = append(alone.lake, place, 2, {("t", 0): 2})
+        assert place.held == {("t", 0): 2}
+        assert sorted(row["n"] for row in bench.rows(alone.table)) == [0, 1, 2]
+        state = other.find(alone.table)
+        assert state
+        assert other.seen(state).mark is None
+        assert other.has_landed_in(state)
+
+    @pytest.mark.usefixtures("_healed")
+    @pytest.mark.parametrize("when", [BEFORE, AFTER])
+    @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS.keys())
+    def test_of_pyiceberg_survives_every_fault(
+        self, bench: Bench, proxy: Faulty, request_: tuple[Callable[[Alone], None], Plan], when: When
+    ) -> None:
+        ask, plan = request_
+        for said, fault in FAULTS.items():
+            alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+            planned = proxy.fail(**fault, **plan, when=when)
+            again(lambda: ask(alone))  # noqa: B023 - called at once
+            assert planned.is_over, said
+
+    @pytest.mark.usefixtures("_healed")
+    @pytest.mark.parametrize("asked", ["branch", "column", "properties", "rows"])
+    def test_to_a_replica_that_does_not_know_the_table_is_repeated(
+        self, bench: Bench, proxy: Faulty, asked: str
+    ) -> None:
+        """Its 404 to a commit does not mean that the table was dropped: another look shows it."""
+        ask, plan = REQUESTS[asked]
+        alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+        planned = proxy.fail(404, **plan)
+        again(lambda: ask(alone))
+        assert planned.is_over
+
+    @pytest.mark.usefixtures("_healed")
+    def test_that_claims_an_epoch_recognises_its_own_earlier_try(self, bench: Bench, proxy: Faulty) -> None:
+        """A proxy may repeat a request. The epoch that is there then is our own, not that of a newer start."""
+        alone = Alone(bench, proxy, f"alone_{next(NUMBERS)}")
+        branch: Plan = {"path": "/t$", "body": '"ref-name":"ingest_'}
+        proxy.fail(409, **branch, times=5)
+        heard = proxy.fail(409, **branch, when=AFTER)
+        place, _ = alone.lake.claim(alone.table, ())
+        epoch = place.epoch
+        assert heard.is_over
+        assert place.branch in bench.table(alone.table).metadata.refs
+        assert place.epoch == epoch
 
 
 def again(do: Callable[[], None], starts: int = 3) -> None:

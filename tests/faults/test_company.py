@@ -85,37 +85,6 @@ def ours(flow: Flow) -> Coordinates:
             return flow.bench.places(*flow.tables)
 
 
-@pytest.mark.parametrize(
-    ("deeds", "batches"),
-    [
-        pytest.param((compact, expire, append), 2, id="two batches"),
-        pytest.param(
-            (compact, expire, append, append, append),
-            20,
-            id="many",
-            marks=[pytest.mark.long, pytest.mark.timeout(1_200)],
-        ),
-    ],
-)
-def test_others_never_rest(bench: Bench, deeds: tuple[Deed, ...], batches: int) -> None:
-    """Main's history is cut again and again, and another commit is always there first. Ours still succeed, and no
-    start reads everything again."""
-    flow = Flow(bench, bench.uri)
-    with flow.running(), all_the_time(bench, f"{flow.namespace}.a", *deeds) as done:
-        for _ in range(batches):
-            began = monotonic()
-            flow.produce()
-            assert until(lambda: flow.end.done() or ours(flow) == flow.produced, LANDING, 0.2), flow.heard
-            if flow.end.done():
-                flow.end.result()
-            print(f"landed after {monotonic() - began:.1f} s, {dict(done)}, {len(flow.heard.refusals)} refused")
-        print(flow.heard.retries)
-    assert all(done[deed.__name__] for deed in deeds)
-    bench.ingest(flow.direct)
-    assert ours(flow) == flow.produced
-    is_proven(flow.direct)
-
-
 @contextmanager
 def before_commit(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], None]) -> Iterator[list[str]]:
     """`do` once when that table's files are written, and before they are committed."""
@@ -130,23 +99,6 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, table: str, do: Callable[[], 
     with monkeypatch.context() as patched:
         patched.setattr(OnBranch, "land", landed)
         yield done
-
-
-def test_history_is_cut_between_the_files_and_their_commit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing mark does not mean another writer: the written files are committed without another start."""
-    flow = Flow(bench, bench.uri)
-    table = f"{flow.namespace}.a"
-    with flow.running():
-        with before_commit(monkeypatch, table, lambda: bench.compact_and_expire(table)) as done:
-            flow.survives()
-        assert done
-        assert not flow.heard.retries
-        flow.survives()
-    flow.drain()
-    is_proven(flow.direct)
-
-
-# -- changes of the layout --------------------------------------------------------------------------------
 
 
 def rename(table: Table) -> None:
@@ -175,119 +127,167 @@ def as_before(table: Table) -> None:
         change.remove_field("type")
 
 
-@pytest.mark.parametrize(
-    ("change", "written"),
-    [
-        (rename, True),
-        (require, False),
-        pytest.param(rename, False, marks=pytest.mark.long),
-        pytest.param(drop, True, marks=pytest.mark.long),
-        pytest.param(drop, False, marks=pytest.mark.long),
-        pytest.param(require, True, marks=pytest.mark.long),
-    ],
-)
-def test_columns_that_others_change(
-    bench: Bench, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch, *, written: bool
-) -> None:
-    """Later records create the column again, or are dead-lettered. Files that no longer fit are written again."""
-    flow = Flow(bench, bench.uri)
-    name = f"{flow.namespace}.a"
-    with flow.running(), ExitStack() as patched:
-        if written:
-            patched.enter_context(before_commit(monkeypatch, name, lambda: change(bench.table(name))))
-        else:
-            change(bench.table(name))
-        flow.survives()
-        flow.survives()
-    flow.drain()
-    is_proven(flow.direct)
-
-
-@pytest.mark.parametrize(
-    "written", [pytest.param(False, marks=pytest.mark.long), True], ids=["between batches", "before a commit"]
-)
-def test_partitions_that_others_change(bench: Bench, monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
-    """Files have the layout that the table had when they were planned, so a running pipeline stops at its next
-    commit. No start begins on a layout that its settings don't name, and the message says what they should name."""
-    flow = Flow(bench, bench.uri)
-    name = f"{flow.namespace}.a"
-    stopped = pytest.raises(TableChanged, match=r"partitioned by .*type.*: change `partition_by`, or name another")
-
-    def harm() -> None:
-        repartition(bench.table(name))
-        bench.table(name).overwrite(bench.table(name).scan().to_arrow())
-
-    with stopped, flow.running(), before_commit(monkeypatch, name, harm) if written else nullcontext():
-        if not written:
-            repartition(bench.table(name))
-        flow.produce()
-        assert until(flow.end.done, LANDING)
-    with stopped:
-        bench.ingest(flow.direct)
-    as_before(bench.table(name))
-    flow.drain()
-    is_proven(flow.direct)
-
-
-# -- a second driver --------------------------------------------------------------------------------------
-
-
-def test_a_driver_that_is_replaced_in_its_very_first_landing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next driver looked where to begin before there was a table, and finds one that holds rows by now."""
-    flow = Flow(bench, bench.uri)
-    flow.produce()
-    create, first, second = PipelineTables.create, Event(), Event()
-    table = f"{flow.namespace}.a"
-    replaced = bench.pipeline(flow.direct, drain=False)
-
-    def slowly(lake: PipelineTables, spec: TableSpec) -> TableState:
-        if spec.name == table and not first.is_set():
-            first.set()
-            assert second.wait(LANDING)
-        elif spec.name == table and not second.is_set():
-            second.set()
-            assert isinstance(run.exception(LANDING), Superseded)
-        return create(lake, spec)
-
-    monkeypatch.setattr(PipelineTables, "create", slowly)
-    with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(replaced.run)
-        try:
-            assert first.wait(LANDING)
-            bench.ingest(flow.direct)
-        finally:
-            second.set()
-            replaced.stop.set()
-    assert second.is_set()
-    flow.check()
-    is_proven(flow.direct)
-
-
-def test_two_drivers(bench: Bench) -> None:
-    """The last one to start goes on. The others end and change nothing, however many begin at once."""
-    flow = Flow(bench, bench.uri)
-    flow.produce()
-    with ThreadPoolExecutor(4) as threads:
-        pipelines: list[Pipeline] = []
-        runs: list[Future[None]] = []
-
-        def start(count: int) -> None:
-            new = [bench.pipeline(flow.direct, drain=False) for _ in range(count)]
-            pipelines.extend(new)
-            runs.extend(threads.submit(pipeline.run) for pipeline in new)
-
-        try:
-            start(1)
-            assert until(flow.landed, LANDING, 0.05)
-            for count in (1, 2):
+class TestPipeline:
+    @pytest.mark.parametrize(
+        ("deeds", "batches"),
+        [
+            pytest.param((compact, expire, append), 2, id="two batches"),
+            pytest.param(
+                (compact, expire, append, append, append),
+                20,
+                id="many",
+                marks=[pytest.mark.long, pytest.mark.timeout(1_200)],
+            ),
+        ],
+    )
+    def test_goes_on_beside_constant_maintenance_and_writers(
+        self, bench: Bench, deeds: tuple[Deed, ...], batches: int
+    ) -> None:
+        """Main's history is cut again and again, and another commit is always there first. Ours still succeed, and no
+        start reads everything again."""
+        flow = Flow(bench, bench.uri)
+        with flow.running(), all_the_time(bench, f"{flow.namespace}.a", *deeds) as done:
+            for _ in range(batches):
+                began = monotonic()
                 flow.produce()
-                start(count)
-                assert until(lambda: sum(run.done() for run in runs) == len(runs) - 1, LANDING), runs
+                assert until(lambda: flow.end.done() or ours(flow) == flow.produced, LANDING, 0.2), flow.heard
+                if flow.end.done():
+                    flow.end.result()
+                print(f"landed after {monotonic() - began:.1f} s, {dict(done)}, {len(flow.heard.refusals)} refused")
+            print(flow.heard.retries)
+        assert all(done[deed.__name__] for deed in deeds)
+        bench.ingest(flow.direct)
+        assert ours(flow) == flow.produced
+        is_proven(flow.direct)
+
+    def test_commits_its_files_though_the_history_was_cut_before(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A missing mark does not mean another writer: the written files are committed without another start."""
+        flow = Flow(bench, bench.uri)
+        table = f"{flow.namespace}.a"
+        with flow.running():
+            with before_commit(monkeypatch, table, lambda: bench.compact_and_expire(table)) as done:
+                flow.survives()
+            assert done
+            assert not flow.heard.retries
+            flow.survives()
+        flow.drain()
+        is_proven(flow.direct)
+
+    @pytest.mark.parametrize(
+        ("change", "written"),
+        [
+            (rename, True),
+            (require, False),
+            pytest.param(rename, False, marks=pytest.mark.long),
+            pytest.param(drop, True, marks=pytest.mark.long),
+            pytest.param(drop, False, marks=pytest.mark.long),
+            pytest.param(require, True, marks=pytest.mark.long),
+        ],
+    )
+    def test_goes_on_after_others_change_columns(
+        self, bench: Bench, change: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch, *, written: bool
+    ) -> None:
+        """Later records create the column again, or are dead-lettered. Files that no longer fit are written again."""
+        flow = Flow(bench, bench.uri)
+        name = f"{flow.namespace}.a"
+        with flow.running(), ExitStack() as patched:
+            if written:
+                patched.enter_context(before_commit(monkeypatch, name, lambda: change(bench.table(name))))
+            else:
+                change(bench.table(name))
+            flow.survives()
+            flow.survives()
+        flow.drain()
+        is_proven(flow.direct)
+
+    @pytest.mark.parametrize(
+        "written", [pytest.param(False, marks=pytest.mark.long), True], ids=["between batches", "before a commit"]
+    )
+    def test_stops_when_others_change_the_partitions(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, *, written: bool
+    ) -> None:
+        """Files have the layout that the table had when they were planned, so a running pipeline stops at its next
+        commit. No start begins on a layout that its settings don't name, and the message says what they should name."""
+        flow = Flow(bench, bench.uri)
+        name = f"{flow.namespace}.a"
+        stopped = pytest.raises(TableChanged, match=r"partitioned by .*type.*: change `partition_by`, or name another")
+
+        def harm() -> None:
+            repartition(bench.table(name))
+            bench.table(name).overwrite(bench.table(name).scan().to_arrow())
+
+        with stopped, flow.running(), before_commit(monkeypatch, name, harm) if written else nullcontext():
+            if not written:
+                repartition(bench.table(name))
+            flow.produce()
+            assert until(flow.end.done, LANDING)
+        with stopped:
+            bench.ingest(flow.direct)
+        as_before(bench.table(name))
+        flow.drain()
+        is_proven(flow.direct)
+
+
+class TestDriver:
+    def test_that_is_replaced_in_its_first_batch_loses_and_doubles_nothing(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The next driver looked where to begin before there was a table, and finds one that holds rows by now."""
+        flow = Flow(bench, bench.uri)
+        flow.produce()
+        create, first, second = PipelineTables.create, Event(), Event()
+        table = f"{flow.namespace}.a"
+        replaced = bench.pipeline(flow.direct, drain=False)
+
+        def slowly(lake: PipelineTables, spec: TableSpec) -> TableState:
+            if spec.name == table and not first.is_set():
+                first.set()
+                assert second.wait(LANDING)
+            elif spec.name == table and not second.is_set():
+                second.set()
+                assert isinstance(run.exception(LANDING), Superseded)
+            return create(lake, spec)
+
+        monkeypatch.setattr(PipelineTables, "create", slowly)
+        with ThreadPoolExecutor(1) as threads:
+            run = threads.submit(replaced.run)
+            try:
+                assert first.wait(LANDING)
+                bench.ingest(flow.direct)
+            finally:
+                second.set()
+                replaced.stop.set()
+        assert second.is_set()
+        flow.check()
+        is_proven(flow.direct)
+
+    def test_that_starts_last_ends_the_others(self, bench: Bench) -> None:
+        """The last one to start goes on. The others end and change nothing, however many begin at once."""
+        flow = Flow(bench, bench.uri)
+        flow.produce()
+        with ThreadPoolExecutor(4) as threads:
+            pipelines: list[Pipeline] = []
+            runs: list[Future[None]] = []
+
+            def start(count: int) -> None:
+                new = [bench.pipeline(flow.direct, drain=False) for _ in range(count)]
+                pipelines.extend(new)
+                runs.extend(threads.submit(pipeline.run) for pipeline in new)
+
+            try:
+                start(1)
                 assert until(flow.landed, LANDING, 0.05)
-        finally:
-            for pipeline in pipelines:
-                pipeline.stop.set()
-        ended = [run.exception(LANDING) for run in runs]
-    assert Counter(type(each) for each in ended) == {type(None): 1, Superseded: 3}, ended
-    flow.check()
-    is_proven(flow.direct)
+                for count in (1, 2):
+                    flow.produce()
+                    start(count)
+                    assert until(lambda: sum(run.done() for run in runs) == len(runs) - 1, LANDING), runs
+                    assert until(flow.landed, LANDING, 0.05)
+            finally:
+                for pipeline in pipelines:
+                    pipeline.stop.set()
+            ended = [run.exception(LANDING) for run in runs]
+        assert Counter(type(each) for each in ended) == {type(None): 1, Superseded: 3}, ended
+        flow.check()
+        is_proven(flow.direct)

@@ -25,26 +25,27 @@ def not_moved(events: list[Event]) -> list[FenceNotMoved]:
     return [each for each in events if isinstance(each, FenceNotMoved)]
 
 
-def test_fences_of_idle_tables_follow_main(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others compact a table, and main moves away from the fence. No record comes; then some do."""
-    monkeypatch.setattr(idle_fences, "EVERY_S", OFTEN_S)
-    monkeypatch.setattr(idle_fences, "PAUSE_S", OFTEN_S)
-    with Faulty(bench.uri) as proxy:
-        flow = Flow(bench, proxy.uri)
-        with flow.running():
-            events: list[Event] = []
-            flow.pipeline.watch.add_listener(events.append)
-            for table in ("a", "dead_letters"):
-                flow.compact(table)
-                assert until(lambda: not lags(flow, table), LANDING), table  # noqa: B023 - called at once
-            before = flow.bench.table(f"{flow.namespace}.a")
-            moved = proxy.fail(403, path="/tables/a$", body='"ref-name":"ingest_[a-z0-9_]*"', times=1)
-            flow.compact("a")
-            assert until(lambda: bool(not_moved(events)), LANDING)
-            assert until(lambda: not lags(flow, "a"), LANDING), "it is tried again"
-            assert moved.is_over
-            assert [each.table for each in not_moved(events)] == [f"{flow.namespace}.a"]
-            assert flow.bench.table(f"{flow.namespace}.a").current_snapshot() != before.current_snapshot()
-            flow.survives()
-        assert not flow.heard.retries
-    flow.drain()
+class TestFenceOfIdleTable:
+    def test_follows_main(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Others compact a table, and main moves away from the fence. No record comes; then some do."""
+        monkeypatch.setattr(idle_fences, "EVERY_S", OFTEN_S)
+        monkeypatch.setattr(idle_fences, "PAUSE_S", OFTEN_S)
+        with Faulty(bench.uri) as proxy:
+            flow = Flow(bench, proxy.uri)
+            with flow.running():
+                events: list[Event] = []
+                flow.pipeline.watch.add_listener(events.append)
+                for table in ("a", "dead_letters"):
+                    flow.compact(table)
+                    assert until(lambda: not lags(flow, table), LANDING), table  # noqa: B023 - called at once
+                before = flow.bench.table(f"{flow.namespace}.a")
+                moved = proxy.fail(403, path="/tables/a$", body='"ref-name":"ingest_[a-z0-9_]*"', times=1)
+                flow.compact("a")
+                assert until(lambda: bool(not_moved(events)), LANDING)
+                assert until(lambda: not lags(flow, "a"), LANDING), "it is tried again"
+                assert moved.is_over
+                assert [each.table for each in not_moved(events)] == [f"{flow.namespace}.a"]
+                assert flow.bench.table(f"{flow.namespace}.a").current_snapshot() != before.current_snapshot()
+                flow.survives()
+            assert not flow.heard.retries
+        flow.drain()

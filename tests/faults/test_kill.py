@@ -132,23 +132,24 @@ def kills(dice: Dice, count: int) -> Iterator[Kill]:
         yield Kill(point, times, round(dice.uniform(0.0, WITHIN.get(point, 0.0)), 3))
 
 
-def test_every_offset_is_in_exactly_one_place_whenever_it_is_killed(
-    bench: Bench, warehouse: Path, pipelines: Pipelines, dice: Dice
-) -> None:
-    endless = EACH < KILLS
-    total = None if endless else EVENTS if KILLS > FEW else FEWER
-    done = kill_and_count(
-        unlocked(bench.broker, bench.uri, warehouse),
-        pipelines,
-        dice,
-        kills(dice, KILLS),
-        total,
-        drain=lambda settings: drained(bench, settings),
-    )
-    assert all(kill.hit for kill in done), [kill for kill in done if not kill.hit]
-    if EACH <= KILLS:
-        assert set(POINTS) <= {kill.point for kill in done}, "a fail point that no kill fell upon"
-    assert sum(kill.fell in (WRITING, STAGED) for kill in done) >= BETWEEN
+class TestKilledProcess:
+    def test_leaves_every_offset_in_exactly_one_place(
+        self, bench: Bench, warehouse: Path, pipelines: Pipelines, dice: Dice
+    ) -> None:
+        endless = EACH < KILLS
+        total = None if endless else EVENTS if KILLS > FEW else FEWER
+        done = kill_and_count(
+            unlocked(bench.broker, bench.uri, warehouse),
+            pipelines,
+            dice,
+            kills(dice, KILLS),
+            total,
+            drain=lambda settings: drained(bench, settings),
+        )
+        assert all(kill.hit for kill in done), [kill for kill in done if not kill.hit]
+        if EACH <= KILLS:
+            assert set(POINTS) <= {kill.point for kill in done}, "a fail point that no kill fell upon"
+        assert sum(kill.fell in (WRITING, STAGED) for kill in done) >= BETWEEN
 
 
 def kill_and_count(

@@ -28,13 +28,14 @@ FEW = (
 )
 
 
-def test_every_offset_is_in_exactly_one_place_where_main_is_the_only_ref(
-    broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: Dice
-) -> None:
-    planned = kills(dice, KILLS) if LONG else [Kill(point, 1, dice.uniform(0.0, 0.3)) for point in FEW]
-    pipelines.environment[f"{PREFIX}CATALOG__PUBLISH"] = "direct"
-    with MainOnly(rest_uri) as gate:
-        surroundings = replace(unlocked(broker, rest_uri, warehouse), locked_catalog=gate.uri)
-        kill_and_count(surroundings, pipelines, dice, planned, EVENTS if LONG else EVENTS // 4, "direct")
-        assert not gate.refused
-    assert len(pipelines.started[-1].events("publishes_directly")) == 1
+class TestKilledProcess:
+    def test_with_main_as_the_only_ref_leaves_every_offset_in_exactly_one_place(
+        self, broker: str, rest_uri: str, warehouse: Path, pipelines: Pipelines, dice: Dice
+    ) -> None:
+        planned = kills(dice, KILLS) if LONG else [Kill(point, 1, dice.uniform(0.0, 0.3)) for point in FEW]
+        pipelines.environment[f"{PREFIX}CATALOG__PUBLISH"] = "direct"
+        with MainOnly(rest_uri) as gate:
+            surroundings = replace(unlocked(broker, rest_uri, warehouse), locked_catalog=gate.uri)
+            kill_and_count(surroundings, pipelines, dice, planned, EVENTS if LONG else EVENTS // 4, "direct")
+            assert not gate.refused
+        assert len(pipelines.started[-1].events("publishes_directly")) == 1

@@ -48,92 +48,88 @@ def make_anew(flow: Flow) -> None:
     flow.bench.lake.create_table(made.name(), made.schema(), partition_spec=made.spec(), properties=made.properties)
 
 
-@pytest.mark.parametrize(
-    ("harm", "said"), [(drop, "dropped"), (make_anew, "replaced|recreated")], ids=["dropped", "made anew"]
-)
-@pytest.mark.parametrize("commit", [None, COMMIT], ids=["between batches", "in a commit"])
-def test_a_table_that_is_lost_ends_the_run_and_the_next(
-    bench: Bench, proxy: Faulty, commit: Plan | None, harm: Callable[[Flow], None], said: str
-) -> None:
-    flow = Flow(bench, proxy.uri)
-    sentence = f"{flow.namespace}\\.a\\b.* ({said}) .*restore it; `lakehouse-ingest recover`"
-    with pytest.raises(TableChanged, match=sentence), flow.running():  # noqa: PT012
-        fault = proxy.fail(NOTHING, **commit, meanwhile=lambda: harm(flow)) if commit else None
-        if not fault:
-            harm(flow)
-        flow.produce()
-        assert until(flow.end.done, LANDING)
-        assert not fault or fault.is_over
-    with pytest.raises(TableChanged, match=sentence):
-        bench.ingest(flow.direct)
-
-
-def test_a_table_that_comes_back_goes_on_where_it_was(bench: Bench, proxy: Faulty) -> None:
-    flow = Flow(bench, proxy.uri)
-    name, away = f"{flow.namespace}.a", f"{flow.namespace}.away"
-    with pytest.raises(TableChanged, match="restore it"), flow.running():  # noqa: PT012
-        bench.lake.rename_table(name, away)
-        flow.produce()
-        assert until(flow.end.done, LANDING)
-    bench.lake.rename_table(away, name)
-    flow.drain()
-
-
-# -- tokens -----------------------------------------------------------------------------------------------
-
-
-def test_a_token_that_ends_in_the_middle_of_a_batch_is_had_anew(bench: Bench, proxy: Faulty) -> None:
-    with Gateway(proxy.upstream) as gateway:
-        proxy.upstream = gateway.uri
-        flow = Flow(bench, proxy.uri, credential=gateway.credential)
-        with flow.running():
-            for gateway.expired, when in ((401, BEFORE), (419, BEFORE), (401, AFTER), (419, AFTER)):
-                flow.survives(proxy.fail(NOTHING, when=when, **COMMIT, meanwhile=gateway.revoke))
-        assert gateway.seen["expired"]
-    flow.drain()
-
-
-def test_a_token_of_a_person_that_ends_in_the_middle_of_a_batch_is_asked_for(bench: Bench, proxy: Faulty) -> None:
-    with Gateway(proxy.upstream) as gateway:
-        proxy.upstream = gateway.uri
-        flow = Flow(bench, proxy.uri, token=gateway.token())
-        with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), flow.running():  # noqa: PT012
-            fault = proxy.fail(NOTHING, **COMMIT, meanwhile=gateway.revoke)
+class TestTable:
+    @pytest.mark.parametrize(
+        ("harm", "said"), [(drop, "dropped"), (make_anew, "replaced|recreated")], ids=["dropped", "made anew"]
+    )
+    @pytest.mark.parametrize("commit", [None, COMMIT], ids=["between batches", "in a commit"])
+    def test_that_is_dropped_or_recreated_ends_this_run_and_the_next(
+        self, bench: Bench, proxy: Faulty, commit: Plan | None, harm: Callable[[Flow], None], said: str
+    ) -> None:
+        flow = Flow(bench, proxy.uri)
+        sentence = f"{flow.namespace}\\.a\\b.* ({said}) .*restore it; `lakehouse-ingest recover`"
+        with pytest.raises(TableChanged, match=sentence), flow.running():  # noqa: PT012
+            fault = proxy.fail(NOTHING, **commit, meanwhile=lambda: harm(flow)) if commit else None
+            if not fault:
+                harm(flow)
             flow.produce()
             assert until(flow.end.done, LANDING)
-            assert fault.is_over
-    flow.drain()
+            assert not fault or fault.is_over
+        with pytest.raises(TableChanged, match=sentence):
+            bench.ingest(flow.direct)
+
+    def test_that_comes_back_goes_on_where_it_was(self, bench: Bench, proxy: Faulty) -> None:
+        flow = Flow(bench, proxy.uri)
+        name, away = f"{flow.namespace}.a", f"{flow.namespace}.away"
+        with pytest.raises(TableChanged, match="restore it"), flow.running():  # noqa: PT012
+            bench.lake.rename_table(name, away)
+            flow.produce()
+            assert until(flow.end.done, LANDING)
+        bench.lake.rename_table(away, name)
+        flow.drain()
 
 
-# -- answers ----------------------------------------------------------------------------------------------
+class TestToken:
+    def test_that_expires_in_the_middle_of_a_batch_is_renewed(self, bench: Bench, proxy: Faulty) -> None:
+        with Gateway(proxy.upstream) as gateway:
+            proxy.upstream = gateway.uri
+            flow = Flow(bench, proxy.uri, credential=gateway.credential)
+            with flow.running():
+                for gateway.expired, when in ((401, BEFORE), (419, BEFORE), (401, AFTER), (419, AFTER)):
+                    flow.survives(proxy.fail(NOTHING, when=when, **COMMIT, meanwhile=gateway.revoke))
+            assert gateway.seen["expired"]
+        flow.drain()
+
+    def test_of_the_settings_that_is_revoked_in_the_middle_of_a_batch_ends_the_run(
+        self, bench: Bench, proxy: Faulty
+    ) -> None:
+        with Gateway(proxy.upstream) as gateway:
+            proxy.upstream = gateway.uri
+            flow = Flow(bench, proxy.uri, token=gateway.token())
+            with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), flow.running():  # noqa: PT012
+                fault = proxy.fail(NOTHING, **COMMIT, meanwhile=gateway.revoke)
+                flow.produce()
+                assert until(flow.end.done, LANDING)
+                assert fault.is_over
+        flow.drain()
 
 
-def test_what_is_slower_than_the_limit_is_looked_up(bench: Bench, proxy: Faulty) -> None:
-    """A request that timed out may still take effect, before or after the look: it must not matter."""
-    flow = Flow(bench, proxy.uri, timeout=SLOW / 2)
-    with flow.running():
-        for when in (BEFORE, AFTER):
-            flow.survives(proxy.fail(NOTHING, when=when, **COMMIT, delay=SLOW))
-    flow.drain()
+class TestCommit:
+    def test_that_is_slower_than_the_limit_is_looked_up(self, bench: Bench, proxy: Faulty) -> None:
+        """A request that timed out may still take effect, before or after the look: it must not matter."""
+        flow = Flow(bench, proxy.uri, timeout=SLOW / 2)
+        with flow.running():
+            for when in (BEFORE, AFTER):
+                flow.survives(proxy.fail(NOTHING, when=when, **COMMIT, delay=SLOW))
+        flow.drain()
 
+    def test_that_takes_effect_between_two_looks_is_recognised(self, proxy: Faulty, bench: Bench) -> None:
+        """The first look after the lost request finds nothing of it, the second one does: nobody else was there."""
+        pipeline, name, done = "heard", "ns_heard.t", {("t", 0): 9}
+        lake = PipelineTables(Connection(proxy.uri), pipeline)
+        lake.ensure_namespace("ns_heard")
+        lake.create(TableSpec(name, (Column("n", "long"),)))
+        place, _ = lake.claim(name, ())
 
-def test_a_commit_that_is_heard_between_two_looks_is_no_riddle(proxy: Faulty, bench: Bench) -> None:
-    """The first look after the lost request finds nothing of it, the second one does: nobody else was there."""
-    pipeline, name, done = "heard", "ns_heard.t", {("t", 0): 9}
-    lake = PipelineTables(Connection(proxy.uri), pipeline)
-    lake.ensure_namespace("ns_heard")
-    lake.create(TableSpec(name, (Column("n", "long"),)))
-    place, _ = lake.claim(name, ())
+        def hear() -> None:
+            (request,) = lost.requests
+            assert passed_on(proxy.upstream, request).status == HTTPStatus.OK
 
-    def hear() -> None:
-        (request,) = lost.requests
-        assert passed_on(proxy.upstream, request).status == HTTPStatus.OK
+        def heard_after_a_look() -> None:
+            proxy.fail(NOTHING, method="GET", path="/t$", when=AFTER, meanwhile=hear)
 
-    def heard_after_a_look() -> None:
-        proxy.fail(NOTHING, method="GET", path="/t$", when=AFTER, meanwhile=hear)
-
-    lost = proxy.fail(RESET, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=heard_after_a_look)
-    mark = Mark(Token(pipeline, 1, 1, 0), SourceIdentity(), {}, done, {})
-    assert lake.publication.append(place, [{"n": 1}], mark, {}).held == done
-    assert lost.is_over
-    assert [row["n"] for row in bench.rows(name)] == [1]
+        lost = proxy.fail(RESET, path="/t$", body='"ref-name":"main"', agent=PYICEBERG, meanwhile=heard_after_a_look)
+        mark = Mark(Token(pipeline, 1, 1, 0), SourceIdentity(), {}, done, {})
+        assert lake.publication.append(place, [{"n": 1}], mark, {}).held == done
+        assert lost.is_over
+        assert [row["n"] for row in bench.rows(name)] == [1]

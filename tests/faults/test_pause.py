@@ -103,30 +103,30 @@ def scene(request: pytest.FixtureRequest, broker: str, rest_uri: str, warehouse:
     raise AssertionError(f"never stopped in the middle of a landing\n{running.tail()}")
 
 
-@paused_while(written)
-def test_who_is_woken_after_its_replacement_landed_all_adds_nothing(
-    scene: Scene, bench: Bench, pipelines: Pipelines
-) -> None:
-    drained(bench, scene.at_once, pipelines.environment)
-    assert scene.landed() == scene.landed("by_duckdb")
-    assert set(scene.landed().values()) == {1}
-    assert len(scene.landed()) == EVENTS
-    _woken_adds_nothing(scene)
+class TestPausedProcess:
+    @paused_while(written)
+    def test_adds_nothing_after_its_replacement_has_committed_everything(
+        self, scene: Scene, bench: Bench, pipelines: Pipelines
+    ) -> None:
+        drained(bench, scene.at_once, pipelines.environment)
+        assert scene.landed() == scene.landed("by_duckdb")
+        assert set(scene.landed().values()) == {1}
+        assert len(scene.landed()) == EVENTS
+        _woken_adds_nothing(scene)
 
-
-# The harder case: main is still where it was when they were written.
-@paused_while(writing)
-def test_who_is_woken_when_its_replacement_has_only_begun_adds_nothing(scene: Scene, pipelines: Pipelines) -> None:
-    replacement = pipelines.start(scene.at_once, "--until-latest")
-    replacement.wait_for("started")
-    replacement.freeze()
-    assert not replacement.events("batch_landed"), "the replacement was too quick"
-    _woken_adds_nothing(scene)
-    replacement.thaw()
-    assert replacement.wait(120) == 0, replacement.tail()
-    assert len(scene.landed()) == EVENTS
-    assert set(scene.landed().values()) == {1}
-    assert scene.landed() == scene.landed("by_duckdb")
+    # The harder case: main is still where it was when they were written.
+    @paused_while(writing)
+    def test_adds_nothing_when_its_replacement_has_only_begun(self, scene: Scene, pipelines: Pipelines) -> None:
+        replacement = pipelines.start(scene.at_once, "--until-latest")
+        replacement.wait_for("started")
+        replacement.freeze()
+        assert not replacement.events("batch_landed"), "the replacement was too quick"
+        _woken_adds_nothing(scene)
+        replacement.thaw()
+        assert replacement.wait(120) == 0, replacement.tail()
+        assert len(scene.landed()) == EVENTS
+        assert set(scene.landed().values()) == {1}
+        assert scene.landed() == scene.landed("by_duckdb")
 
 
 def _woken_adds_nothing(scene: Scene) -> None:

@@ -28,64 +28,69 @@ DRAINING = 1500.0
 pytestmark = [pytest.mark.live, pytest.mark.faults]
 
 
-@pytest.mark.timeout(400)
-def test_starts_killed_at_their_third_table_land_batches_of_fewer_tables(
-    bench: Bench, pipelines: Pipelines, dice: Dice
-) -> None:
-    """Eight types, and a worker that is always killed at its third table. So only batches for two tables succeed."""
-    topic, types = f"third-{dice.randrange(10**9)}", 8
-    namespace = topic.replace("-", "_")
-    create_topic(bench.broker, topic)
-    produce(bench.broker, topic, ((None, json.dumps({"type": f"kind_{n % types}"}).encode()) for n in range(4 * types)))
-    settings = settings_text(topic, bench.broker, bench.uri, namespace, type_from="field:type", table=BY_TYPE)
-    reader, seen = Reader(bench.uri, namespace), list[int]()
-    for _ in range(4):
-        running = pipelines.start(settings, environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
-        assert until(running.is_struck, PATIENCE), running.tail()
-        running.kill()  # before it starts again by itself
-        assert until(lambda: not running.family(), 60), "a process lives on"  # noqa: B023 - called at once
-        seen.append(complete(reader))
-    # 32 records, 8 and 2: the first of these to land are two. The start after it begins with as many.
-    assert seen == [0, 0, 2, 4]
-    drained(bench, settings)
-    names = [f"kind_{number}" for number in range(types)]
-    assert reader.by_pyiceberg(*names, "dead_letters") == Counter((topic, 0, n) for n in range(4 * types))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600 + DRAINING + MOST_KILLS * sum(PERIODS))
-def test_a_kill_every_few_seconds_keeps_nothing_from_landing(
-    broker: str, rest_uri: str, pipelines: Pipelines, dice: Dice
-) -> None:
-    topic = f"progress-{dice.randrange(10**9)}"
-    namespace = topic.replace("-", "_")
-    create_topic(broker, topic, PARTITIONS)
-    kinds = [f"kind_{number}" for number in range(TYPES)]
-    events = [(number % PARTITIONS, kind) for number, kind in enumerate(kinds * EACH)]
-    dice.shuffle(events)
-    produce(
-        broker, topic, ((None, json.dumps({"type": kind, "n": 1}).encode(), None, None, part) for part, kind in events)
-    )
-    sent = Counter(part for part, _ in events)
-    produced = Counter((topic, part, offset) for part, count in sent.items() for offset in range(count))
-    settings = settings_text(
-        topic, broker, rest_uri, namespace, max_records=1_000_000, type_from="field:type", table=BY_TYPE
-    ).replace("[[streams.tables]]", f"max_tables = {TYPES}\n[[streams.tables]]")
-    reader = Reader(rest_uri, namespace)
-
-    for period in PERIODS:
-        seen = [complete(reader)]
-        while len({*seen}) <= GROWTHS and len(seen) <= MOST_KILLS and seen[-1] < len(events):
-            killed_after(period, pipelines.start(settings))
+class TestKilledStarts:
+    @pytest.mark.timeout(400)
+    def test_at_their_third_table_take_less_until_a_batch_is_committed(
+        self, bench: Bench, pipelines: Pipelines, dice: Dice
+    ) -> None:
+        """Eight types, and a worker that is always killed at its third table. So only batches for two tables
+        succeed."""
+        topic, types = f"third-{dice.randrange(10**9)}", 8
+        namespace = topic.replace("-", "_")
+        create_topic(bench.broker, topic)
+        produce(
+            bench.broker, topic, ((None, json.dumps({"type": f"kind_{n % types}"}).encode()) for n in range(4 * types))
+        )
+        settings = settings_text(topic, bench.broker, bench.uri, namespace, type_from="field:type", table=BY_TYPE)
+        reader, seen = Reader(bench.uri, namespace), list[int]()
+        for _ in range(4):
+            running = pipelines.start(settings, environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
+            assert until(running.is_struck, PATIENCE), running.tail()
+            running.kill()  # before it starts again by itself
+            assert until(lambda: not running.family(), 60), "a process lives on"  # noqa: B023 - called at once
             seen.append(complete(reader))
-        print(f"a kill every {period:.0f} s: complete {seen}")
-        assert len({*seen}) > GROWTHS or seen[-1] == len(events), (period, seen)
+        # 32 records, 8 and 2: the first of these to land are two. The start after it begins with as many.
+        assert seen == [0, 0, 2, 4]
+        drained(bench, settings)
+        names = [f"kind_{number}" for number in range(types)]
+        assert reader.by_pyiceberg(*names, "dead_letters") == Counter((topic, 0, n) for n in range(4 * types))
 
-    began = time.monotonic()
-    pipelines.drain(settings, DRAINING)
-    print(f"the rest in {time.monotonic() - began:.0f} s")
-    assert reader.by_pyiceberg(*kinds, "dead_letters") == produced
-    check_batch_record(reader, produced)
+    @pytest.mark.long
+    @pytest.mark.timeout(600 + DRAINING + MOST_KILLS * sum(PERIODS))
+    def test_every_few_seconds_still_make_progress(
+        self, broker: str, rest_uri: str, pipelines: Pipelines, dice: Dice
+    ) -> None:
+        topic = f"progress-{dice.randrange(10**9)}"
+        namespace = topic.replace("-", "_")
+        create_topic(broker, topic, PARTITIONS)
+        kinds = [f"kind_{number}" for number in range(TYPES)]
+        events = [(number % PARTITIONS, kind) for number, kind in enumerate(kinds * EACH)]
+        dice.shuffle(events)
+        produce(
+            broker,
+            topic,
+            ((None, json.dumps({"type": kind, "n": 1}).encode(), None, None, part) for part, kind in events),
+        )
+        sent = Counter(part for part, _ in events)
+        produced = Counter((topic, part, offset) for part, count in sent.items() for offset in range(count))
+        settings = settings_text(
+            topic, broker, rest_uri, namespace, max_records=1_000_000, type_from="field:type", table=BY_TYPE
+        ).replace("[[streams.tables]]", f"max_tables = {TYPES}\n[[streams.tables]]")
+        reader = Reader(rest_uri, namespace)
+
+        for period in PERIODS:
+            seen = [complete(reader)]
+            while len({*seen}) <= GROWTHS and len(seen) <= MOST_KILLS and seen[-1] < len(events):
+                killed_after(period, pipelines.start(settings))
+                seen.append(complete(reader))
+            print(f"a kill every {period:.0f} s: complete {seen}")
+            assert len({*seen}) > GROWTHS or seen[-1] == len(events), (period, seen)
+
+        began = time.monotonic()
+        pipelines.drain(settings, DRAINING)
+        print(f"the rest in {time.monotonic() - began:.0f} s")
+        assert reader.by_pyiceberg(*kinds, "dead_letters") == produced
+        check_batch_record(reader, produced)
 
 
 def killed_after(seconds: float, running: Running) -> None:

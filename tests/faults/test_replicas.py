@@ -37,44 +37,45 @@ def as_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicas, "of_this_host", process)
 
 
-def test_replicas_that_replace_each_other_land_in_turns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a wait each start would end the other's batch, and nothing would ever be committed."""
-    as_pods(monkeypatch)
-    create_topic(bench.broker, TOPIC)
-    produce(bench.broker, TOPIC, [(None, f'{{"n": {number}}}'.encode()) for number in range(RECORDS)])
-    settings = bench.settings(TOPIC, stream={"max_records": RECORDS // BATCHES}, ledger={"batch_every": 0})
-    end, ended, one_by_one = Event(), Counter[type[BaseException]](), Lock()
+class TestReplicas:
+    def test_that_replace_each_other_take_turns(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a wait each start would end the other's batch, and nothing would ever be committed."""
+        as_pods(monkeypatch)
+        create_topic(bench.broker, TOPIC)
+        produce(bench.broker, TOPIC, [(None, f'{{"n": {number}}}'.encode()) for number in range(RECORDS)])
+        settings = bench.settings(TOPIC, stream={"max_records": RECORDS // BATCHES}, ledger={"batch_every": 0})
+        end, ended, one_by_one = Event(), Counter[type[BaseException]](), Lock()
 
-    def slowly(rows: pa.Table) -> pa.Table:
-        sleep(BATCH_S)
-        return rows
+        def slowly(rows: pa.Table) -> pa.Table:
+            sleep(BATCH_S)
+            return rows
 
-    def supervised(name: str) -> None:
-        current_thread().name = name
-        while not end.is_set():
-            with one_by_one:
-                pipeline = bench.pipeline(
-                    settings, telemetry=seen.telemetry, drain=False, transforms=[slowly], stop=end
-                )
+        def supervised(name: str) -> None:
+            current_thread().name = name
+            while not end.is_set():
+                with one_by_one:
+                    pipeline = bench.pipeline(
+                        settings, telemetry=seen.telemetry, drain=False, transforms=[slowly], stop=end
+                    )
+                try:
+                    pipeline.run()
+                except Superseded:
+                    ended[Superseded] += 1
+
+        with ThreadPoolExecutor(2) as threads, recorded() as seen:
+            runs = [threads.submit(supervised, f"pod-{letter}") for letter in "ab"]
             try:
-                pipeline.run()
-            except Superseded:
-                ended[Superseded] += 1
-
-    with ThreadPoolExecutor(2) as threads, recorded() as seen:
-        runs = [threads.submit(supervised, f"pod-{letter}") for letter in "ab"]
-        try:
-            assert until(lambda: landed(bench) == RECORDS or any(run.done() for run in runs), PATIENCE, 0.2), ended
-        finally:
-            end.set()
-        for run in runs:
-            run.result(PATIENCE)
-        waits = seen.total("lakehouse.warnings", event="replicas_take_turns")
-    print(f"{ended[Superseded]} starts were replaced, {waits} waited")
-    assert waits
-    assert ended[Superseded] > replicas.FIRST
-    assert bench.places(f"ns_{TOPIC}.{TOPIC}") == Counter((TOPIC, 0, offset) for offset in range(RECORDS))
-    is_proven(settings)
+                assert until(lambda: landed(bench) == RECORDS or any(run.done() for run in runs), PATIENCE, 0.2), ended
+            finally:
+                end.set()
+            for run in runs:
+                run.result(PATIENCE)
+            waits = seen.total("lakehouse.warnings", event="replicas_take_turns")
+        print(f"{ended[Superseded]} starts were replaced, {waits} waited")
+        assert waits
+        assert ended[Superseded] > replicas.FIRST
+        assert bench.places(f"ns_{TOPIC}.{TOPIC}") == Counter((TOPIC, 0, offset) for offset in range(RECORDS))
+        is_proven(settings)
 
 
 def landed(bench: Bench) -> int:

@@ -134,32 +134,34 @@ DISKS = [
 ]
 
 
-@pytest.mark.parametrize(("what", "harm", "why", "where"), DISKS)
-def test_a_disk(
-    scene: Scene, what: str, harm: Callable[[Disk], AbstractContextManager[None]], why: str, where: str
-) -> None:
-    """It is reported twice: the second time after the stream has tried to begin again."""
-    told = scene.flow.heard.retries
-    told.clear()
-    with harm(scene.disks[what]):
-        scene.flow.produce()
-        assert until(lambda: len(told) > 1 or scene.flow.end.done(), LANDING)
-        meanwhile = [*told]
-    scene.flow.survives()
-    for said in meanwhile:
-        print(said)
-        assert why in said
-        assert where in said
-        assert len(said) - len(str(scene.scratch)) <= LONGEST
+class TestDisk:
+    @pytest.mark.parametrize(("what", "harm", "why", "where"), DISKS)
+    def test_that_cannot_be_written_is_named_and_waited_for(
+        self, scene: Scene, what: str, harm: Callable[[Disk], AbstractContextManager[None]], why: str, where: str
+    ) -> None:
+        """It is reported twice: the second time after the stream has tried to begin again."""
+        told = scene.flow.heard.retries
+        told.clear()
+        with harm(scene.disks[what]):
+            scene.flow.produce()
+            assert until(lambda: len(told) > 1 or scene.flow.end.done(), LANDING)
+            meanwhile = [*told]
+        scene.flow.survives()
+        for said in meanwhile:
+            print(said)
+            assert why in said
+            assert where in said
+            assert len(said) - len(str(scene.scratch)) <= LONGEST
 
-
-def test_a_disk_that_stays_full_is_given_up(scene: Scene) -> None:
-    """With what to do. Once that is done, the waiting records are written."""
-    flow = Flow(scene.flow.bench, scene.flow.bench.uri)
-    flow.produce()
-    with scene.disks["checkpoint"].full(), pytest.raises(TryAgain, match=f"given up after .*{FULL}.*TMPDIR"):
-        flow.bench.ingest(flow.direct.model_copy(update={"retry": flow.direct.retry.model_copy(update={"limit": 1})}))
-    flow.drain()
+    def test_that_stays_full_is_given_up(self, scene: Scene) -> None:
+        """With what to do. Once that is done, the waiting records are written."""
+        flow = Flow(scene.flow.bench, scene.flow.bench.uri)
+        flow.produce()
+        with scene.disks["checkpoint"].full(), pytest.raises(TryAgain, match=f"given up after .*{FULL}.*TMPDIR"):
+            flow.bench.ingest(
+                flow.direct.model_copy(update={"retry": flow.direct.retry.model_copy(update={"limit": 1})})
+            )
+        flow.drain()
 
 
 # -- the checkpoint ---------------------------------------------------------------------------------------
@@ -192,30 +194,32 @@ def at_the_next_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -
     return done
 
 
-@pytest.mark.parametrize(
-    ("harm", "under_a_batch"),
-    [
-        pytest.param(flip, False, id="a bit flipped between batches", marks=LONG),
-        pytest.param(flip, True, id="a bit flipped under a batch"),
-        pytest.param(remove, False, id="gone between batches", marks=LONG),
-        pytest.param(remove, True, id="gone under a batch"),
-    ],
-)
-def test_a_checkpoint(
-    scene: Scene,
-    harm: Callable[[Path, Random], None],
-    dice: Random,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    under_a_batch: bool,
-) -> None:
-    """The checkpoint is not needed: the offsets are our own. If Spark fails without it, the next start goes on."""
-    if under_a_batch:
-        done = at_the_next_batch(monkeypatch, lambda: harm(scene.offsets(), dice))
+class TestCheckpoint:
+    @pytest.mark.parametrize(
+        ("harm", "under_a_batch"),
+        [
+            pytest.param(flip, False, id="a bit flipped between batches", marks=LONG),
+            pytest.param(flip, True, id="a bit flipped under a batch"),
+            pytest.param(remove, False, id="gone between batches", marks=LONG),
+            pytest.param(remove, True, id="gone under a batch"),
+        ],
+    )
+    def test_that_is_damaged_or_missing_costs_no_record(
+        self,
+        scene: Scene,
+        harm: Callable[[Path, Random], None],
+        dice: Random,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        under_a_batch: bool,
+    ) -> None:
+        """The checkpoint is not needed: the offsets are our own. If Spark fails without it, the next start goes on."""
+        if under_a_batch:
+            done = at_the_next_batch(monkeypatch, lambda: harm(scene.offsets(), dice))
+            scene.flow.survives()
+            assert done
+        else:
+            harm(scene.offsets(), dice)
+            scene.flow.survives()
         scene.flow.survives()
-        assert done
-    else:
-        harm(scene.offsets(), dice)
-        scene.flow.survives()
-    scene.flow.survives()
-    print(scene.flow.heard.retries)
+        print(scene.flow.heard.retries)

@@ -191,63 +191,65 @@ class Soak:
             print(f"  refused: {str(refused)[:160]}")
 
 
-def test_nothing_is_lost_or_doubled_and_nothing_grows_however_long_it_goes_on(
-    spark: SparkSession,
-    rest_uri: str,
-    own_broker: EmbeddedBroker,
-    pipelines: Pipelines,
-    dice: Dice,
-) -> None:
-    topic = f"soak_{dice.randrange(10**9)}"
-    brokers = own_broker.start()
-    create_topic(brokers, topic, PARTITIONS)
-    reader = Reader(rest_uri, topic)
-    feeder = Feeder(brokers, topic, PARTITIONS, None, event, RATE, transactions=False)
-    with Faulty(rest_uri) as catalog:
-        settings = settings_text(
-            topic,
-            brokers,
-            catalog.uri,
-            topic,
-            batch_every="2s",
-            keep_snapshots=30,
-            retry="300s",
-            type_from="field:type",
-            table='table = "{type}"\nhints = { n = "long" }',
-        )
-        soak = Soak(pipelines, settings, own_broker, catalog, reader, spark, dice)
-        feeder.start()
-        soak.start()
-        began, half = time.monotonic(), 30 * MINUTES
-        for _ in _until(began + half, dice):
-            _alive(soak, feeder)
-            soak.trouble(deadly=True)
-        soak.running.wait_for("started", seconds=300)
-        samples: list[tuple[float, dict[str, float]]] = []
-        largest, deaths = 0, len(pipelines.started)
-        for _ in _until(began + 2 * half, dice):
-            _alive(soak, feeder)
-            soak.trouble(deadly=False)
-            if taken := sample(soak.running):
-                samples.append((time.monotonic(), taken))
-            largest = max(largest, _metadata(reader))
-        catalog.heal()
-        feeder.finish()
-        took = time.monotonic() - began
-        assert len(pipelines.started) == deaths
-        soak.running.send(SIGTERM)
-        assert soak.running.wait(120) == 0, soak.running.tail()
-        pipelines.drain(settings, 600)
-    found = _ours(reader.by_pyiceberg(*TABLES))
-    warm = [each for each in samples if each[0] - samples[0][0] >= min(WARM, half / 2)]
-    grown = trends(warm)
-    _report(feeder, found, soak, grown, largest, took)
-    assert found == feeder.landing
-    assert _ours(reader.by_duckdb(*TABLES)) == feeder.landing
-    directly = "\n".join(f'{key} = "{text}"' for key, text in in_settings(rest_uri).items())
-    assert _verified(pipelines, settings.replace(f'uri = "{catalog.uri}"', directly)) == 0
-    assert largest < LARGEST
-    assert not [name for name, trend in grown.items() if not trend.is_flat(name)], grown
+class TestSoak:
+    def test_loses_and_doubles_nothing_and_nothing_grows(
+        self,
+        spark: SparkSession,
+        rest_uri: str,
+        own_broker: EmbeddedBroker,
+        pipelines: Pipelines,
+        dice: Dice,
+    ) -> None:
+        topic = f"soak_{dice.randrange(10**9)}"
+        brokers = own_broker.start()
+        create_topic(brokers, topic, PARTITIONS)
+        reader = Reader(rest_uri, topic)
+        feeder = Feeder(brokers, topic, PARTITIONS, None, event, RATE, transactions=False)
+        with Faulty(rest_uri) as catalog:
+            settings = settings_text(
+                topic,
+                brokers,
+                catalog.uri,
+                topic,
+                batch_every="2s",
+                keep_snapshots=30,
+                retry="300s",
+                type_from="field:type",
+                table='table = "{type}"\nhints = { n = "long" }',
+            )
+            soak = Soak(pipelines, settings, own_broker, catalog, reader, spark, dice)
+            feeder.start()
+            soak.start()
+            began, half = time.monotonic(), 30 * MINUTES
+            for _ in _until(began + half, dice):
+                _alive(soak, feeder)
+                soak.trouble(deadly=True)
+            soak.running.wait_for("started", seconds=300)
+            samples: list[tuple[float, dict[str, float]]] = []
+            largest, deaths = 0, len(pipelines.started)
+            for _ in _until(began + 2 * half, dice):
+                _alive(soak, feeder)
+                soak.trouble(deadly=False)
+                if taken := sample(soak.running):
+                    samples.append((time.monotonic(), taken))
+                largest = max(largest, _metadata(reader))
+            catalog.heal()
+            feeder.finish()
+            took = time.monotonic() - began
+            assert len(pipelines.started) == deaths
+            soak.running.send(SIGTERM)
+            assert soak.running.wait(120) == 0, soak.running.tail()
+            pipelines.drain(settings, 600)
+        found = _ours(reader.by_pyiceberg(*TABLES))
+        warm = [each for each in samples if each[0] - samples[0][0] >= min(WARM, half / 2)]
+        grown = trends(warm)
+        _report(feeder, found, soak, grown, largest, took)
+        assert found == feeder.landing
+        assert _ours(reader.by_duckdb(*TABLES)) == feeder.landing
+        directly = "\n".join(f'{key} = "{text}"' for key, text in in_settings(rest_uri).items())
+        assert _verified(pipelines, settings.replace(f'uri = "{catalog.uri}"', directly)) == 0
+        assert largest < LARGEST
+        assert not [name for name, trend in grown.items() if not trend.is_flat(name)], grown
 
 
 @pytest.fixture

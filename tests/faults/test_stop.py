@@ -35,50 +35,49 @@ def topic(broker: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
-def test_a_stop_in_the_middle_of_a_batch_loses_and_doubles_nothing(
-    topic: str, bench: Bench, warehouse: Path, pipelines: Pipelines, stop: Callable[[Running], None]
-) -> None:
-    namespace = topic.replace("-", "_")
-    settings = settings_text(topic, bench.broker, bench.uri, namespace, max_records=AT_ONCE)
-    running, reader = pipelines.start(settings), Reader(bench.uri, namespace)
-    _stop_while_writing(running, warehouse / namespace / "events", stop)
-    assert reader.unpublished("events") == set(), "the batch under way was not landed"
-    assert len(reader.by_pyiceberg("events", "dead_letters")) == AT_ONCE * len(running.events("batch_landed"))
-    drained(bench, settings)
-    _check_all_once(reader)
-
-
-def test_ctrl_c_leaves_the_embedded_catalog_to_the_last_commit(
-    topic: str, broker: str, tmp_path: Path, pipelines: Pipelines, jars_folder: Path | None
-) -> None:
-    warehouse, namespace = tmp_path / "lake", topic.replace("-", "_")
-    settings = settings_text(topic, broker, None, namespace, max_records=AT_ONCE)
-    running = pipelines.start(settings, "--warehouse", str(warehouse))
-    _stop_while_writing(running, warehouse / namespace / "events", STOPS["Ctrl-C"])
-    again = pipelines.start(settings, "--warehouse", str(warehouse), "--until-latest")
-    assert again.wait(120) == 0, again.tail()
-    with EmbeddedCatalog(warehouse, port=0, jars=jars_folder) as catalog:
-        reader = Reader(known(catalog), namespace)
-        assert reader.unpublished("events") == set()
+class TestStop:
+    @pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
+    def test_in_the_middle_of_a_batch_loses_and_doubles_nothing(
+        self, topic: str, bench: Bench, warehouse: Path, pipelines: Pipelines, stop: Callable[[Running], None]
+    ) -> None:
+        namespace = topic.replace("-", "_")
+        settings = settings_text(topic, bench.broker, bench.uri, namespace, max_records=AT_ONCE)
+        running, reader = pipelines.start(settings), Reader(bench.uri, namespace)
+        _stop_while_writing(running, warehouse / namespace / "events", stop)
+        assert reader.unpublished("events") == set(), "the batch under way was not landed"
+        assert len(reader.by_pyiceberg("events", "dead_letters")) == AT_ONCE * len(running.events("batch_landed"))
+        drained(bench, settings)
         _check_all_once(reader)
 
+    def test_by_ctrl_c_keeps_the_embedded_catalog_until_the_last_commit(
+        self, topic: str, broker: str, tmp_path: Path, pipelines: Pipelines, jars_folder: Path | None
+    ) -> None:
+        warehouse, namespace = tmp_path / "lake", topic.replace("-", "_")
+        settings = settings_text(topic, broker, None, namespace, max_records=AT_ONCE)
+        running = pipelines.start(settings, "--warehouse", str(warehouse))
+        _stop_while_writing(running, warehouse / namespace / "events", STOPS["Ctrl-C"])
+        again = pipelines.start(settings, "--warehouse", str(warehouse), "--until-latest")
+        assert again.wait(120) == 0, again.tail()
+        with EmbeddedCatalog(warehouse, port=0, jars=jars_folder) as catalog:
+            reader = Reader(known(catalog), namespace)
+            assert reader.unpublished("events") == set()
+            _check_all_once(reader)
 
-def test_sigterm_while_spark_starts_leaves_nothing_behind(
-    topic: str, broker: str, rest_uri: str, tmp_path: Path, pipelines: Pipelines
-) -> None:
-    """There is no pipeline yet that could be stopped, and yet all that was begun ends in order."""
-    here = tmp_path / "temporary"
-    here.mkdir()
-    settings = settings_text(topic, broker, rest_uri, topic.replace("-", "_"))
-    running = pipelines.start(settings, environment={"TMPDIR": str(here)})
-    assert until(lambda: any(map(is_spark, running.family())), STARTING), running.tail()
-    running.send(signal.SIGTERM)
-    assert running.wait(60) == 0, running.tail()
-    assert not running.events("started")
-    assert running.last_words() == []
-    assert until(lambda: not running.family(), 20), "a child was left behind"
-    assert [each.name for each in here.iterdir() if each.name.startswith("lakehouse-ingest-")] == []
+    def test_while_spark_starts_leaves_nothing_behind(
+        self, topic: str, broker: str, rest_uri: str, tmp_path: Path, pipelines: Pipelines
+    ) -> None:
+        """There is no pipeline yet that could be stopped, and yet all that was begun ends in order."""
+        here = tmp_path / "temporary"
+        here.mkdir()
+        settings = settings_text(topic, broker, rest_uri, topic.replace("-", "_"))
+        running = pipelines.start(settings, environment={"TMPDIR": str(here)})
+        assert until(lambda: any(map(is_spark, running.family())), STARTING), running.tail()
+        running.send(signal.SIGTERM)
+        assert running.wait(60) == 0, running.tail()
+        assert not running.events("started")
+        assert running.last_words() == []
+        assert until(lambda: not running.family(), 20), "a child was left behind"
+        assert [each.name for each in here.iterdir() if each.name.startswith("lakehouse-ingest-")] == []
 
 
 def _stop_while_writing(running: Running, data: Path, stop: Callable[[Running], None]) -> None:

@@ -78,19 +78,19 @@ def _no_keys_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.mark.parametrize("fault", [INTERNAL, SLOW_DOWN], ids=["500", "503"])
-@pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
-def test_once(stored: Stored, file: Plan, fault: Plan) -> None:
-    stored.flow.survives(stored.proxy.fail(**file, **fault))
+class TestStore:
+    @pytest.mark.parametrize("fault", [INTERNAL, SLOW_DOWN], ids=["500", "503"])
+    @pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
+    def test_that_fails_once_is_asked_again(self, stored: Stored, file: Plan, fault: Plan) -> None:
+        stored.flow.survives(stored.proxy.fail(**file, **fault))
 
-
-@pytest.mark.parametrize(
-    ("file", "fault"), [("a data file", INTERNAL), ("the batch record's", HUNG_UP)], ids=["500", "reset"]
-)
-def test_for_a_while(stored: Stored, file: str, fault: Plan) -> None:
-    """Longer than any client repeats: the pipeline begins again until the store works."""
-    lasting = stored.proxy.fail(**FILES[file], **fault, times=OFTEN)
-    stored.flow.produce()
-    assert until(lambda: lasting.struck >= 5 or stored.flow.end.done(), 60)
-    stored.proxy.heal()
-    stored.flow.survives()
+    @pytest.mark.parametrize(
+        ("file", "fault"), [("a data file", INTERNAL), ("the batch record's", HUNG_UP)], ids=["500", "reset"]
+    )
+    def test_that_fails_for_a_while_is_waited_for(self, stored: Stored, file: str, fault: Plan) -> None:
+        """Longer than any client repeats: the pipeline begins again until the store works."""
+        lasting = stored.proxy.fail(**FILES[file], **fault, times=OFTEN)
+        stored.flow.produce()
+        assert until(lambda: lasting.struck >= 5 or stored.flow.end.done(), 60)
+        stored.proxy.heal()
+        stored.flow.survives()

@@ -36,21 +36,6 @@ def all_once(reader: Reader, events: int) -> bool:
     return len(found) == events
 
 
-def test_workers_that_die_again_and_again_keep_nothing_from_landing(
-    topic: str, bench: Bench, pipelines: Pipelines
-) -> None:
-    """Each at its third share. The rows of the first two are committed or written again."""
-    settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
-    running = pipelines.start(settings, "--until-latest", environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
-    assert running.wait(300) == 0, running.tail()
-    told = running.events("retrying")
-    assert told
-    assert {SENTENCE in each["error"] for each in told} == {True}, told
-    reader = Reader(bench.uri, topic)
-    assert all_once(reader, EVENTS)
-    assert reader.by_duckdb("events", "dead_letters") == reader.by_pyiceberg("events", "dead_letters")
-
-
 def a_worker(running: Running) -> list[int]:
     return running.workers()
 
@@ -63,26 +48,39 @@ def their_parent(running: Running) -> list[int]:
     return [pid for pid in children if pid not in running.workers()]
 
 
-def test_whichever_process_is_killed_in_or_between_batches_the_pipeline_goes_on(
-    topic: str, bench: Bench, warehouse: Path, pipelines: Pipelines
-) -> None:
-    settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
-    running, reader, events = pipelines.start(settings), Reader(bench.uri, topic), EVENTS
-    for victims, busy in product((a_worker, their_parent), (True, False)):
-        assert until(lambda: all_once(reader, events), STARTING, 0.5), running.tail()  # noqa: B023 - called at once
-        if busy:
-            known = data_files(warehouse / topic / "events")
+class TestPythonWorkers:
+    def test_that_die_again_and_again_hold_nothing_up(self, topic: str, bench: Bench, pipelines: Pipelines) -> None:
+        """Each at its third share. The rows of the first two are committed or written again."""
+        settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
+        running = pipelines.start(settings, "--until-latest", environment={VARIABLE: f"{FailPoint.IN_TASK}:3+0"})
+        assert running.wait(300) == 0, running.tail()
+        told = running.events("retrying")
+        assert told
+        assert {SENTENCE in each["error"] for each in told} == {True}, told
+        reader = Reader(bench.uri, topic)
+        assert all_once(reader, EVENTS)
+        assert reader.by_duckdb("events", "dead_letters") == reader.by_pyiceberg("events", "dead_letters")
+
+    def test_and_their_parent_may_be_killed_at_any_time(
+        self, topic: str, bench: Bench, warehouse: Path, pipelines: Pipelines
+    ) -> None:
+        settings = settings_text(topic, bench.broker, bench.uri, topic, max_records=AT_ONCE)
+        running, reader, events = pipelines.start(settings), Reader(bench.uri, topic), EVENTS
+        for victims, busy in product((a_worker, their_parent), (True, False)):
+            assert until(lambda: all_once(reader, events), STARTING, 0.5), running.tail()  # noqa: B023 - called at once
+            if busy:
+                known = data_files(warehouse / topic / "events")
+                events += fill(bench.broker, topic, EVENTS, PARTITIONS)
+                assert until(lambda: bool(data_files(warehouse / topic / "events") - known), 60, 0.002)  # noqa: B023
+            for pid in victims(running):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, SIGKILL)
             events += fill(bench.broker, topic, EVENTS, PARTITIONS)
-            assert until(lambda: bool(data_files(warehouse / topic / "events") - known), 60, 0.002)  # noqa: B023
-        for pid in victims(running):
-            with suppress(ProcessLookupError):
-                os.kill(pid, SIGKILL)
-        events += fill(bench.broker, topic, EVENTS, PARTITIONS)
-    assert until(lambda: all_once(reader, events), STARTING, 0.5), running.tail()
-    told = [each["error"] for each in running.events("retrying")]
-    print("\n".join(told))
-    running.send(SIGTERM)
-    assert running.wait() == 0, running.tail()
-    assert all(SENTENCE in each for each in told)
-    assert until(lambda: not running.family(), 20), "a child was left behind"
-    assert reader.by_duckdb("events", "dead_letters") == reader.by_pyiceberg("events", "dead_letters")
+        assert until(lambda: all_once(reader, events), STARTING, 0.5), running.tail()
+        told = [each["error"] for each in running.events("retrying")]
+        print("\n".join(told))
+        running.send(SIGTERM)
+        assert running.wait() == 0, running.tail()
+        assert all(SENTENCE in each for each in told)
+        assert until(lambda: not running.family(), 20), "a child was left behind"
+        assert reader.by_duckdb("events", "dead_letters") == reader.by_pyiceberg("events", "dead_letters")

@@ -23,36 +23,37 @@ pytestmark = pytest.mark.live
 RECORDS, FAILING, SIZES = 40, 2, (2, 8, 30)
 
 
-def test_batches_grow_from_where_the_last_one_has_ended(
-    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if a batch was committed before the stream's own thread noticed that its query runs."""
-    calls, write = count(), OnSpark.write
+class TestReducedBatches:
+    def test_grow_again_from_where_the_last_one_ended(
+        self, bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also if a batch was committed before the stream's own thread noticed that its query runs."""
+        calls, write = count(), OnSpark.write
 
-    def flaky(*args: Any) -> Sequence[Receipt]:
-        if next(calls) < FAILING:
-            raise TryAgain("the store is away")
-        return write(*args)
+        def flaky(*args: Any) -> Sequence[Receipt]:
+            if next(calls) < FAILING:
+                raise TryAgain("the store is away")
+            return write(*args)
 
-    def noticed_late(query: StreamingQuery) -> QueryProgress:
-        before = pipeline.landed
-        until(lambda: pipeline.landed > before or len(heard.retries) < FAILING or pipeline.stop.is_set(), LANDING)
-        return QueryProgress(query)
+        def noticed_late(query: StreamingQuery) -> QueryProgress:
+            before = pipeline.landed
+            until(lambda: pipeline.landed > before or len(heard.retries) < FAILING or pipeline.stop.is_set(), LANDING)
+            return QueryProgress(query)
 
-    monkeypatch.setattr(OnSpark, "write", flaky)
-    monkeypatch.setattr(one_start, "QueryProgress", noticed_late)
-    create_topic(bench.broker, topic)
-    produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
-    settings = bench.settings(topic, stream={"every": "1h"}, ledger={"batch_every": 0})
-    pipeline = bench.pipeline(settings, drain=False)
-    heard = Heard.of(pipeline)
-    with running(pipeline):
-        assert until(lambda: pipeline.landed >= len(SIZES), 2 * LANDING)
-    assert len(heard.retries) == FAILING
-    rows = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
-    found = sorted((row["batch"], part["start"], part["end"]) for row in rows for part in row["partitions"])
-    # 40 records and 10 did not land; 2 do, and then four times as many each time.
-    ends = [*accumulate(SIZES)]
-    assert found == [(number, end - size, end) for number, (size, end) in enumerate(zip(SIZES, ends, strict=True))]
-    assert bench.places(f"ns_{topic}.{topic}") == {(topic, 0, offset): 1 for offset in range(RECORDS)}
-    is_proven(settings)
+        monkeypatch.setattr(OnSpark, "write", flaky)
+        monkeypatch.setattr(one_start, "QueryProgress", noticed_late)
+        create_topic(bench.broker, topic)
+        produce(bench.broker, topic, [(None, json.dumps({"n": number}).encode()) for number in range(RECORDS)])
+        settings = bench.settings(topic, stream={"every": "1h"}, ledger={"batch_every": 0})
+        pipeline = bench.pipeline(settings, drain=False)
+        heard = Heard.of(pipeline)
+        with running(pipeline):
+            assert until(lambda: pipeline.landed >= len(SIZES), 2 * LANDING)
+        assert len(heard.retries) == FAILING
+        rows = [row for row in bench.rows(f"ns_{topic}.lakehouse_batches") if row["kind"] == "batch"]
+        found = sorted((row["batch"], part["start"], part["end"]) for row in rows for part in row["partitions"])
+        # 40 records and 10 did not land; 2 do, and then four times as many each time.
+        ends = [*accumulate(SIZES)]
+        assert found == [(number, end - size, end) for number, (size, end) in enumerate(zip(SIZES, ends, strict=True))]
+        assert bench.places(f"ns_{topic}.{topic}") == {(topic, 0, offset): 1 for offset in range(RECORDS)}
+        is_proven(settings)

@@ -115,19 +115,22 @@ class TestLocationProviderOfPython:
         former.holds(10)
 
 
-def test_every_property_that_names_a_class_of_iceberg_for_java_is_known(spark_jars: list[Path]) -> None:
-    """A newer Iceberg fails this test if it has new ones, which then have to be looked at."""
-    constant = re.compile(rb"\x01(..)([a-z][a-z0-9.-]*[.-](?:impl|factory|provider|auth-type|auth\.type))", re.DOTALL)
-    named, classes = set(), set()
-    for jar in (each for each in spark_jars if each.name.startswith("iceberg-")):
-        with ZipFile(jar) as archive:
-            classes |= {name.removesuffix(".class").replace("/", ".") for name in archive.namelist()}
-            for name in archive.namelist():
-                if re.match(r"org/apache/iceberg/(?!shaded/).*\.class", name):
-                    found = constant.findall(archive.read(name))
-                    named |= {text.decode() for size, text in found if int.from_bytes(size) == len(text)}
-    assert named == {*JAVA}
-    assert {each for known in JAVA.values() for each in known if "." in each} <= classes
+class TestPropertiesThatNameClasses:
+    def test_of_iceberg_for_java_are_all_known(self, spark_jars: list[Path]) -> None:
+        """A newer Iceberg fails this test if it has new ones, which then have to be looked at."""
+        constant = re.compile(
+            rb"\x01(..)([a-z][a-z0-9.-]*[.-](?:impl|factory|provider|auth-type|auth\.type))", re.DOTALL
+        )
+        named, classes = set(), set()
+        for jar in (each for each in spark_jars if each.name.startswith("iceberg-")):
+            with ZipFile(jar) as archive:
+                classes |= {name.removesuffix(".class").replace("/", ".") for name in archive.namelist()}
+                for name in archive.namelist():
+                    if re.match(r"org/apache/iceberg/(?!shaded/).*\.class", name):
+                        found = constant.findall(archive.read(name))
+                        named |= {text.decode() for size, text in found if int.from_bytes(size) == len(text)}
+        assert named == {*JAVA}
+        assert {each for known in JAVA.values() for each in known if "." in each} <= classes
 
 
 class TestLocationProviderOfJava:

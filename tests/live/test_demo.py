@@ -89,46 +89,6 @@ def marked(folder: Path) -> dict[str, str]:
     return {**os.environ, MARK: str(folder)}
 
 
-@pytest.mark.live
-@pytest.mark.timeout(450)  # a minute as a rule
-def test_counts_add_up_and_so_they_do_in_a_second_run(tmp_path: Path, jars_folder: Path | None) -> None:
-    first = demo(tmp_path)
-    assert_nothing_runs(tmp_path)
-    second = demo(tmp_path)
-    assert_nothing_runs(tmp_path)
-    for told in (first, second):
-        run = told["counts"]["run"]
-        assert told["adds_up"]
-        assert run["produced"] == run["received"] == run["landed"] + run["dead"] + run["filtered"] > 4000
-        assert run["made"]["filtered"] == run["filtered"] > 0
-        assert set(run["tables"]) == {"plant.alarm", "plant.maintenance", "plant.reading"}
-        assert sum(run["reasons"].values()) == run["dead"] > 0
-        assert len(run["reasons"]) >= 7
-        assert len(told["days"]) >= 3
-        verified, total = told["verify"], told["counts"]["total"]
-        assert (verified["code"], verified["offsets"]) == (PROVEN, total["produced"])
-        assert [sum(verified["tables"].values()), verified["dead"], verified["filtered"]] == [
-            total[name] for name in ("landed", "dead", "filtered")
-        ]
-    total = second["counts"]["total"]
-    for name in ("produced", "landed", "dead", "filtered"):
-        assert total[name] == first["counts"]["run"][name] + second["counts"]["run"][name]
-    assert_a_column_came_in_each(first, second)
-
-    port = int(second["catalog"].rpartition(":")[2])
-    with served_once_free(tmp_path / "warehouse", port, jars_folder) as catalog:
-        assert catalog.uri == second["catalog"], "the port that demo.json names is the one that stays"
-        lake = load_catalog("lake", **client(known(catalog)))
-        tables = [lake.load_table(name).scan(selected_fields=("_source",)) for name in second["tables"]["events"]]
-        events = [row for table in tables for row in table.to_arrow().to_pylist()]
-        dead = lake.load_table(second["tables"]["dead_letters"]).scan().to_arrow().to_pylist()
-        assert_both_engines_find_the_same(second["catalog"], second)
-    assert (len(events), len(dead)) == (total["landed"], total["dead"])
-    places = [(row["_source"]["partition"], row["_source"]["offset"]) for row in (*events, *dead)]
-    assert len(set(places)) == len(places) == total["produced"] - total["filtered"]
-    assert {row["reason"] for row in dead} == set(total["reasons"])
-
-
 @contextmanager
 def served_once_free(warehouse: Path, port: int, jars: Path | None) -> Iterator[EmbeddedCatalog]:
     """A neighbour among the tests may have the usual port, or take it while Java starts: then another is chosen."""
@@ -169,51 +129,90 @@ def assert_a_column_came_in_each(*runs: dict[str, Any]) -> None:
     assert since == sorted(since)
 
 
-@pytest.mark.live
-@pytest.mark.long
-@pytest.mark.timeout(450)
-def test_left_running_it_serves_until_ctrl_c(tmp_path: Path) -> None:
-    with started(tmp_path, "--seconds", "3", "--keep") as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        said = ""
-        for line in running.stdout:
-            said += line
-            if "_TOKEN=" in line:
-                break
-        uri = said.partition("catalog    ")[2].partition(",")[0]
-        token = said.partition("_TOKEN=")[2].split()[0]
-        lake = load_catalog("lake", type="rest", uri=uri, token=token)
-        assert ("plant", "alarm") in lake.list_tables("plant")
-        os.killpg(running.pid, signal.SIGINT)
-        rest = running.stdout.read()
-        assert running.wait(60) == 0, rest
-        assert running.stderr.read() == ""
-    assert "no process, no open port" in rest
-    assert_nothing_runs(tmp_path)
+class TestDemo:
+    @pytest.mark.live
+    @pytest.mark.timeout(450)  # a minute as a rule
+    def test_adds_up_in_its_first_and_in_its_second_run(self, tmp_path: Path, jars_folder: Path | None) -> None:
+        first = demo(tmp_path)
+        assert_nothing_runs(tmp_path)
+        second = demo(tmp_path)
+        assert_nothing_runs(tmp_path)
+        for told in (first, second):
+            run = told["counts"]["run"]
+            assert told["adds_up"]
+            assert run["produced"] == run["received"] == run["landed"] + run["dead"] + run["filtered"] > 4000
+            assert run["made"]["filtered"] == run["filtered"] > 0
+            assert set(run["tables"]) == {"plant.alarm", "plant.maintenance", "plant.reading"}
+            assert sum(run["reasons"].values()) == run["dead"] > 0
+            assert len(run["reasons"]) >= 7
+            assert len(told["days"]) >= 3
+            verified, total = told["verify"], told["counts"]["total"]
+            assert (verified["code"], verified["offsets"]) == (PROVEN, total["produced"])
+            assert [sum(verified["tables"].values()), verified["dead"], verified["filtered"]] == [
+                total[name] for name in ("landed", "dead", "filtered")
+            ]
+        total = second["counts"]["total"]
+        for name in ("produced", "landed", "dead", "filtered"):
+            assert total[name] == first["counts"]["run"][name] + second["counts"]["run"][name]
+        assert_a_column_came_in_each(first, second)
 
+        port = int(second["catalog"].rpartition(":")[2])
+        with served_once_free(tmp_path / "warehouse", port, jars_folder) as catalog:
+            assert catalog.uri == second["catalog"], "the port that demo.json names is the one that stays"
+            lake = load_catalog("lake", **client(known(catalog)))
+            tables = [lake.load_table(name).scan(selected_fields=("_source",)) for name in second["tables"]["events"]]
+            events = [row for table in tables for row in table.to_arrow().to_pylist()]
+            dead = lake.load_table(second["tables"]["dead_letters"]).scan().to_arrow().to_pylist()
+            assert_both_engines_find_the_same(second["catalog"], second)
+        assert (len(events), len(dead)) == (total["landed"], total["dead"])
+        places = [(row["_source"]["partition"], row["_source"]["offset"]) for row in (*events, *dead)]
+        assert len(set(places)) == len(places) == total["produced"] - total["filtered"]
+        assert {row["reason"] for row in dead} == set(total["reasons"])
 
-@pytest.mark.live
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_broken_off_it_leaves_no_orphan(stop: signal.Signals, tmp_path: Path) -> None:
-    """SIGTERM while Spark starts, when it is not handled yet; Ctrl-C to the whole group, as the pipeline starts."""
-    until = {signal.SIGINT: "the pipeline starts", signal.SIGTERM: "Spark starts"}[stop]
-    with started(tmp_path, "--seconds", "60") as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        for line in running.stdout:
-            if until in line:
-                break
-        time.sleep(1)
-        if stop is signal.SIGINT:
-            os.killpg(running.pid, stop)
-            assert running.wait(60) == 130
-            assert running.stderr.read().count("\n") == 1
-        else:
-            running.send_signal(stop)
-            running.wait(60)
-    # Ctrl-C has ended all of them by itself; after SIGTERM each has to notice that it is alone.
-    assert_nothing_runs(tmp_path, seconds=0 if stop is signal.SIGINT else 20)
+    @pytest.mark.live
+    @pytest.mark.long
+    @pytest.mark.timeout(450)
+    def test_with_keep_serves_until_ctrl_c(self, tmp_path: Path) -> None:
+        with started(tmp_path, "--seconds", "3", "--keep") as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            said = ""
+            for line in running.stdout:
+                said += line
+                if "_TOKEN=" in line:
+                    break
+            uri = said.partition("catalog    ")[2].partition(",")[0]
+            token = said.partition("_TOKEN=")[2].split()[0]
+            lake = load_catalog("lake", type="rest", uri=uri, token=token)
+            assert ("plant", "alarm") in lake.list_tables("plant")
+            os.killpg(running.pid, signal.SIGINT)
+            rest = running.stdout.read()
+            assert running.wait(60) == 0, rest
+            assert running.stderr.read() == ""
+        assert "no process, no open port" in rest
+        assert_nothing_runs(tmp_path)
+
+    @pytest.mark.live
+    @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+    def test_that_is_interrupted_leaves_no_orphan(self, stop: signal.Signals, tmp_path: Path) -> None:
+        """SIGTERM while Spark starts, when it is not handled yet; Ctrl-C to the whole group, as the pipeline starts."""
+        until = {signal.SIGINT: "the pipeline starts", signal.SIGTERM: "Spark starts"}[stop]
+        with started(tmp_path, "--seconds", "60") as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            for line in running.stdout:
+                if until in line:
+                    break
+            time.sleep(1)
+            if stop is signal.SIGINT:
+                os.killpg(running.pid, stop)
+                assert running.wait(60) == 130
+                assert running.stderr.read().count("\n") == 1
+            else:
+                running.send_signal(stop)
+                running.wait(60)
+        # Ctrl-C has ended all of them by itself; after SIGTERM each has to notice that it is alone.
+        assert_nothing_runs(tmp_path, seconds=0 if stop is signal.SIGINT else 20)
 
 
 # -- the proof can fail ----------------------------------------------------------------------------------------------
@@ -270,10 +269,6 @@ SINCE = (
 RIGHT = Found("an engine", OUTCOMES, since=SINCE)
 
 
-def test_what_is_right_is_right() -> None:
-    assert problems(RUN, VERDICT, RIGHT) == []
-
-
 def outcome(number: int, **changes: Any) -> Found:
     return replace(
         RIGHT, outcomes=[replace(each, **changes) if each is OUTCOMES[number] else each for each in OUTCOMES]
@@ -284,36 +279,41 @@ def since(*, there: bool, **changes: Any) -> Found:
     return replace(RIGHT, since=[replace(each, **changes) if each.there is there else each for each in SINCE])
 
 
-@pytest.mark.parametrize(
-    ("verdict", "said"),
-    [
-        (None, "verify finds nothing of the pipeline in the catalog"),
-        (replace(VERDICT, findings=[Finding(FindingKind.LOST, "offset 3 is in no table")]), "offset 3 is in no table"),
-        (replace(VERDICT, offsets=31), "verify has counted 31 offsets, 32 rows and filtered"),
-        (replace(VERDICT, filtered=2, holes=1), "verify has counted 32 offsets, 31 rows and filtered records"),
-        (replace(VERDICT, tables={ALARMS: 5}), "plant.reading: 0 rows are counted by verify, 17 by an engine"),
-        (replace(VERDICT, dead=8), "plant.dead_letters: 8 rows are counted by verify, 7 by an engine"),
-    ],
-)
-def test_what_verify_finds_is_a_problem(verdict: StreamVerdict | None, said: str) -> None:
-    assert said in "; ".join(problems(RUN, verdict, RIGHT))
+class TestProblems:
+    def test_are_none_if_everything_adds_up(self) -> None:
+        assert problems(RUN, VERDICT, RIGHT) == []
 
+    @pytest.mark.parametrize(
+        ("verdict", "said"),
+        [
+            (None, "verify finds nothing of the pipeline in the catalog"),
+            (
+                replace(VERDICT, findings=[Finding(FindingKind.LOST, "offset 3 is in no table")]),
+                "offset 3 is in no table",
+            ),
+            (replace(VERDICT, offsets=31), "verify has counted 31 offsets, 32 rows and filtered"),
+            (replace(VERDICT, filtered=2, holes=1), "verify has counted 32 offsets, 31 rows and filtered records"),
+            (replace(VERDICT, tables={ALARMS: 5}), "plant.reading: 0 rows are counted by verify, 17 by an engine"),
+            (replace(VERDICT, dead=8), "plant.dead_letters: 8 rows are counted by verify, 7 by an engine"),
+        ],
+    )
+    def test_include_what_verify_finds(self, verdict: StreamVerdict | None, said: str) -> None:
+        assert said in "; ".join(problems(RUN, verdict, RIGHT))
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        (outcome(2, new=1), "2 offsets of this run are in no table, 1 events were made to be filtered"),
-        (outcome(2, reason="not_utf8"), "not_utf8: 0 events were made so, 2 are dead letters"),
-        (outcome(0, table=READINGS, new=3), "plant.alarm: 2 events were made so, 0 landed"),
-        (since(there=True, new=2), "shift: 1 events were made with it, the first is 27; 2 rows have it"),
-        (since(there=True, new_first=28), "the first is 28"),
-        (since(there=False, new_last=28), "shift: event 28 has none, but it came after event 27"),
-    ],
-)
-def test_a_record_lost_or_misjudged_is_found(found: Found, said: str) -> None:
-    assert said in "; ".join(problems(RUN, VERDICT, found))
+    @pytest.mark.parametrize(
+        ("found", "said"),
+        [
+            (outcome(2, new=1), "2 offsets of this run are in no table, 1 events were made to be filtered"),
+            (outcome(2, reason="not_utf8"), "not_utf8: 0 events were made so, 2 are dead letters"),
+            (outcome(0, table=READINGS, new=3), "plant.alarm: 2 events were made so, 0 landed"),
+            (since(there=True, new=2), "shift: 1 events were made with it, the first is 27; 2 rows have it"),
+            (since(there=True, new_first=28), "the first is 28"),
+            (since(there=False, new_last=28), "shift: event 28 has none, but it came after event 27"),
+        ],
+    )
+    def test_include_a_record_that_is_lost_or_misjudged(self, found: Found, said: str) -> None:
+        assert said in "; ".join(problems(RUN, VERDICT, found))
 
-
-def test_an_event_that_the_topic_does_not_hold_is_found() -> None:
-    run = replace(RUN, made=replace(RUN.made, acknowledged=10))
-    assert "10 events were produced, the topic has grown by 9" in "; ".join(problems(run, VERDICT, RIGHT))
+    def test_include_an_event_that_the_topic_does_not_hold(self) -> None:
+        run = replace(RUN, made=replace(RUN.made, acknowledged=10))
+        assert "10 events were produced, the topic has grown by 9" in "; ".join(problems(run, VERDICT, RIGHT))

@@ -145,16 +145,6 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(capsys)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings_that_are_wrong(name: str, command: Command, folder: Path) -> None:
-    case = SETTINGS[name]
-    file = folder / "p.toml"
-    file.write_text(case.toml.replace("{tmp}", str(folder)), encoding="utf-8")
-    environment = {key: value.replace("{tmp}", str(folder)) for key, value in case.environment.items()}
-    words = ("run", "--config", file, "--warehouse", folder / "warehouse", "--until-latest", *case.words)
-    expect(command, case, *words, environment=environment)
-
-
 def expect(
     command: Callable[..., Said], case: Case, *words: object, environment: Mapping[str, str] | None = None
 ) -> None:
@@ -165,11 +155,21 @@ def expect(
     assert "Traceback" not in said.err
 
 
-def test_debug_adds_the_traceback_and_nothing_else(command: Command) -> None:
-    said = command("--debug", "run", "--topics", "x", "--every", "soon")
-    assert said.code == WRONG
-    assert "Traceback" in said.err
-    assert said.sentence.startswith("the setting `streams.0.every` (--every) should be a duration")
+class TestWrongSetting:
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_is_named_in_one_sentence(self, name: str, command: Command, folder: Path) -> None:
+        case = SETTINGS[name]
+        file = folder / "p.toml"
+        file.write_text(case.toml.replace("{tmp}", str(folder)), encoding="utf-8")
+        environment = {key: value.replace("{tmp}", str(folder)) for key, value in case.environment.items()}
+        words = ("run", "--config", file, "--warehouse", folder / "warehouse", "--until-latest", *case.words)
+        expect(command, case, *words, environment=environment)
+
+    def test_gets_a_traceback_as_well_with_debug(self, command: Command) -> None:
+        said = command("--debug", "run", "--topics", "x", "--every", "soon")
+        assert said.code == WRONG
+        assert "Traceback" in said.err
+        assert said.sentence.startswith("the setting `streams.0.every` (--every) should be a duration")
 
 
 # -- the machine ------------------------------------------------------------------------------------------
@@ -182,119 +182,6 @@ def fake_java(folder: Path, release: str) -> Path:
     found.write_text(f"#!/bin/sh\necho 'openjdk version \"{release}.0.1\"' >&2\n", encoding="utf-8")
     found.chmod(0o755)
     return found
-
-
-@pytest.mark.parametrize(
-    ("release", "says"), [(None, "No Java was found: install Java 17 or 21"), ("11", "found only Java 11 at")]
-)
-def test_a_java_that_will_not_do(
-    release: str | None, says: str, command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = [fake_java(folder, release)] if release else []
-    monkeypatch.setattr(java, "_candidates", lambda *_: iter(there))
-    for verb in ("run", "check"):
-        said = command(verb, "--topics", "x", "--brokers", "127.0.0.1:1", "--warehouse", folder / "w")
-        assert said.code == WRONG
-        assert says in (said.err if verb == "run" else said.out)
-
-
-def test_a_folder_of_jars_that_lacks_one(command: Command, folder: Path) -> None:
-    expect(
-        command,
-        Case(r"LAKEHOUSE_INGEST_JARS names .* is missing"),
-        "run",
-        "--topics",
-        "x",
-        "--warehouse",
-        folder / "w",
-        "--jars",
-        folder,
-    )
-
-
-def test_a_warehouse_that_can_not_be_written(command: Command, folder: Path) -> None:
-    (folder / "file").write_text("")
-    expect(
-        command,
-        Case(r"can't be written .*choose another place"),
-        "run",
-        "--topics",
-        "x",
-        "--warehouse",
-        folder / "file" / "w",
-    )
-
-
-def test_two_pipelines_on_one_warehouse(command: Command, folder: Path, jars_folder: Path | None) -> None:
-    with EmbeddedCatalog(folder, port=0, jars=jars_folder):
-        case = Case(r"is already served by process \d+ at http://127.0.0.1:\d+: use .*--catalog-uri")
-        expect(command, case, "run", "--topics", "x", "--warehouse", folder)
-
-
-def test_a_port_that_is_taken(command: Command, folder: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        expect(
-            command,
-            Case(rf"Port {port} of 127.0.0.1 is taken"),
-            "catalog",
-            "serve",
-            "--warehouse",
-            folder,
-            "--port",
-            port,
-        )
-
-
-# -- Spark ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ('memory = "lots"', r"settings under `spark` \(p.toml line 3\): Invalid maximum heap size"),
-        ('master = "nowhere"', r"settings under `spark` \(p.toml line 3\): .*Master must either be yarn or start with"),
-    ],
-)
-def test_settings_that_spark_refuses(setting: str, says: str, command: Command, folder: Path) -> None:
-    (folder / "p.toml").write_text(f"{STREAM}[spark]\n{setting}\n", encoding="utf-8")
-    expect(command.apart, Case(says), "run", "--config", folder / "p.toml", "--warehouse", folder / "w")
-
-
-# -- what is outside --------------------------------------------------------------------------------------
-
-
-def test_brokers_and_catalog_out_of_reach(command: Command) -> None:
-    """`check` says what is wrong with each of them, and leaves out what depends on them."""
-    words = ("--topics", "x", "--brokers", "127.0.0.1:1", "--catalog-uri", "http://127.0.0.1:1")
-    said = command("check", *words)
-    assert said.code == AWAY
-    found = {line.split()[1]: line for line in said.out.splitlines()}
-    assert re.search(r"^ok  java +Java (17|21) at ", found["java"])
-    assert re.search(r"^no  topics .*`source\.brokers` \(--brokers\) at 127\.0\.0\.1:1: .*refused", found["topics"]), (
-        found["topics"]
-    )
-    assert re.search(r"^no  catalog .*127\.0\.0\.1:1.*`catalog\.uri` \(--catalog-uri\)", found["catalog"]), found[
-        "catalog"
-    ]
-    assert "spark" not in found
-    assert max(map(len, said.out.splitlines())) <= LONGEST
-
-
-def test_a_run_gives_up_on_brokers_that_stay_away(command: Command, folder: Path) -> None:
-    case = Case(
-        r"given up after 0 s: no answer from `source\.brokers` \(--brokers\) at 127\.0\.0\.1:1: .*refused", AWAY
-    )
-    words = ("run", "--topics", "x", "--brokers", "127.0.0.1:1", "--warehouse", folder)
-    expect(command.apart, case, *words, environment={"LAKEHOUSE_INGEST_RETRY__LIMIT": "0s"})
-
-
-def test_a_topic_that_is_not_there(command: Command, folder: Path, broker: str) -> None:
-    case = Case(r"the topic nobodys is not there .*`streams\.topics` \(--topics\)", AWAY)
-    words = ("run", "--topics", "nobodys", "--brokers", broker, "--warehouse", folder)
-    expect(command.apart, case, *words, environment={"LAKEHOUSE_INGEST_RETRY__LIMIT": "0s"})
 
 
 @pytest.fixture
@@ -315,34 +202,139 @@ def nonsense() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_server_that_is_no_catalog(command: Command, nonsense: str, broker: str) -> None:
-    said = command("check", "--topics", "x", "--brokers", broker, "--catalog-uri", nonsense)
-    (line,) = [line for line in said.out.splitlines() if line.startswith("no  catalog")]
-    assert re.search(r"`catalog\.uri` \(--catalog-uri\)", line), line
-    assert len(line) <= LONGEST, line
-    assert "Welcome" not in line
+class TestErrorMessage:
+    @pytest.mark.parametrize(
+        ("release", "says"), [(None, "No Java was found: install Java 17 or 21"), ("11", "found only Java 11 at")]
+    )
+    def test_names_a_java_that_is_missing_or_too_old(
+        self, release: str | None, says: str, command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        there = [fake_java(folder, release)] if release else []
+        monkeypatch.setattr(java, "_candidates", lambda *_: iter(there))
+        for verb in ("run", "check"):
+            said = command(verb, "--topics", "x", "--brokers", "127.0.0.1:1", "--warehouse", folder / "w")
+            assert said.code == WRONG
+            assert says in (said.err if verb == "run" else said.out)
 
-
-def test_a_disk_that_is_full(folder: Path, broker: str, topic: str) -> None:
-    create_topic(broker, topic, 1)
-    fill(broker, topic, 20_000, 1)
-    (folder / "p.toml").write_text(
-        settings_text(topic, broker, None, topic, retry="1s").replace(
-            "[catalog]\n", f'[catalog]\npath = "{folder}/small/w"\n'
+    def test_names_a_folder_that_lacks_a_jar(self, command: Command, folder: Path) -> None:
+        expect(
+            command,
+            Case(r"LAKEHOUSE_INGEST_JARS names .* is missing"),
+            "run",
+            "--topics",
+            "x",
+            "--warehouse",
+            folder / "w",
+            "--jars",
+            folder,
         )
+
+    def test_names_a_warehouse_that_cannot_be_written(self, command: Command, folder: Path) -> None:
+        (folder / "file").write_text("")
+        expect(
+            command,
+            Case(r"can't be written .*choose another place"),
+            "run",
+            "--topics",
+            "x",
+            "--warehouse",
+            folder / "file" / "w",
+        )
+
+    def test_names_the_process_that_already_serves_the_warehouse(
+        self, command: Command, folder: Path, jars_folder: Path | None
+    ) -> None:
+        with EmbeddedCatalog(folder, port=0, jars=jars_folder):
+            case = Case(r"is already served by process \d+ at http://127.0.0.1:\d+: use .*--catalog-uri")
+            expect(command, case, "run", "--topics", "x", "--warehouse", folder)
+
+    def test_names_a_port_that_is_taken(self, command: Command, folder: Path) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            expect(
+                command,
+                Case(rf"Port {port} of 127.0.0.1 is taken"),
+                "catalog",
+                "serve",
+                "--warehouse",
+                folder,
+                "--port",
+                port,
+            )
+
+    @pytest.mark.parametrize(
+        ("setting", "says"),
+        [
+            ('memory = "lots"', r"settings under `spark` \(p.toml line 3\): Invalid maximum heap size"),
+            (
+                'master = "nowhere"',
+                r"settings under `spark` \(p.toml line 3\): .*Master must either be yarn or start with",
+            ),
+        ],
     )
-    small = f"mount -t tmpfs -o size=400k tmpfs {folder}/small && exec"
-    (folder / "small").mkdir()
-    run = f"{sys.executable} -m lakehouse_ingest run --config {folder}/p.toml --until-latest"
-    ended = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{small} {run}"],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    last = ended.stderr.strip().splitlines()[-1]
-    assert re.search(r"No space left on device|disk is full", last), ended.stderr[-3000:]
-    assert last.startswith("lakehouse-ingest: ")
-    assert len(last.removeprefix("lakehouse-ingest: ")) <= LONGEST, last
-    assert ended.returncode == AWAY
+    def test_names_a_setting_that_spark_refuses(self, setting: str, says: str, command: Command, folder: Path) -> None:
+        (folder / "p.toml").write_text(f"{STREAM}[spark]\n{setting}\n", encoding="utf-8")
+        expect(command.apart, Case(says), "run", "--config", folder / "p.toml", "--warehouse", folder / "w")
+
+    def test_of_check_names_brokers_and_catalog_out_of_reach(self, command: Command) -> None:
+        """`check` says what is wrong with each of them, and leaves out what depends on them."""
+        words = ("--topics", "x", "--brokers", "127.0.0.1:1", "--catalog-uri", "http://127.0.0.1:1")
+        said = command("check", *words)
+        assert said.code == AWAY
+        found = {line.split()[1]: line for line in said.out.splitlines()}
+        assert re.search(r"^ok  java +Java (17|21) at ", found["java"])
+        assert re.search(
+            r"^no  topics .*`source\.brokers` \(--brokers\) at 127\.0\.0\.1:1: .*refused", found["topics"]
+        ), found["topics"]
+        assert re.search(r"^no  catalog .*127\.0\.0\.1:1.*`catalog\.uri` \(--catalog-uri\)", found["catalog"]), found[
+            "catalog"
+        ]
+        assert "spark" not in found
+        assert max(map(len, said.out.splitlines())) <= LONGEST
+
+    def test_names_brokers_that_a_run_gave_up_on(self, command: Command, folder: Path) -> None:
+        case = Case(
+            r"given up after 0 s: no answer from `source\.brokers` \(--brokers\) at 127\.0\.0\.1:1: .*refused", AWAY
+        )
+        words = ("run", "--topics", "x", "--brokers", "127.0.0.1:1", "--warehouse", folder)
+        expect(command.apart, case, *words, environment={"LAKEHOUSE_INGEST_RETRY__LIMIT": "0s"})
+
+    def test_names_a_topic_that_does_not_exist(self, command: Command, folder: Path, broker: str) -> None:
+        case = Case(r"the topic nobodys is not there .*`streams\.topics` \(--topics\)", AWAY)
+        words = ("run", "--topics", "nobodys", "--brokers", broker, "--warehouse", folder)
+        expect(command.apart, case, *words, environment={"LAKEHOUSE_INGEST_RETRY__LIMIT": "0s"})
+
+    def test_names_the_setting_of_a_server_that_is_no_catalog(
+        self, command: Command, nonsense: str, broker: str
+    ) -> None:
+        said = command("check", "--topics", "x", "--brokers", broker, "--catalog-uri", nonsense)
+        (line,) = [line for line in said.out.splitlines() if line.startswith("no  catalog")]
+        assert re.search(r"`catalog\.uri` \(--catalog-uri\)", line), line
+        assert len(line) <= LONGEST, line
+        assert "Welcome" not in line
+
+    def test_says_that_the_disk_is_full(self, folder: Path, broker: str, topic: str) -> None:
+        create_topic(broker, topic, 1)
+        fill(broker, topic, 20_000, 1)
+        (folder / "p.toml").write_text(
+            settings_text(topic, broker, None, topic, retry="1s").replace(
+                "[catalog]\n", f'[catalog]\npath = "{folder}/small/w"\n'
+            )
+        )
+        small = f"mount -t tmpfs -o size=400k tmpfs {folder}/small && exec"
+        (folder / "small").mkdir()
+        run = f"{sys.executable} -m lakehouse_ingest run --config {folder}/p.toml --until-latest"
+        ended = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{small} {run}"],
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        last = ended.stderr.strip().splitlines()[-1]
+        assert re.search(r"No space left on device|disk is full", last), ended.stderr[-3000:]
+        assert last.startswith("lakehouse-ingest: ")
+        assert len(last.removeprefix("lakehouse-ingest: ")) <= LONGEST, last
+        assert ended.returncode == AWAY

@@ -162,35 +162,37 @@ def a_broker(tmp_path_factory: pytest.TempPathFactory, jars_folder: Path | None)
         kafka.stop()
 
 
-def test_the_first_guide_leads_to_a_table(a_broker: str, tmp_path: Path) -> None:
-    typed = Walk(GUIDE, tmp_path, {BROKER: a_broker}).go()
-    verbs = [command.split()[1] for command in typed if command.startswith("lakehouse-ingest")]
-    assert verbs == [
-        "--version",
-        "check",
-        "plan",
-        "run",
-        "catalog",
-        "verify",
-        "status",
-        "run",
-        "verify",
-        "settings",
-        "settings",
-    ]
+class TestFirstGuide:
+    def test_leads_to_a_table(self, a_broker: str, tmp_path: Path) -> None:
+        typed = Walk(GUIDE, tmp_path, {BROKER: a_broker}).go()
+        verbs = [command.split()[1] for command in typed if command.startswith("lakehouse-ingest")]
+        assert verbs == [
+            "--version",
+            "check",
+            "plan",
+            "run",
+            "catalog",
+            "verify",
+            "status",
+            "run",
+            "verify",
+            "settings",
+            "settings",
+        ]
 
 
-def test_the_readme_leads_to_a_table(a_broker: str, tmp_path: Path, jars_folder: Path | None) -> None:
-    """With the records of the guide, and a catalog of which only address and token are known."""
-    (send,) = (block for block in GUIDE.blocks("python") if "Producer" in block)
-    subprocess.run([sys.executable, "-c", send, a_broker], check=True, timeout=60)
-    catalog = EmbeddedCatalog(tmp_path / "warehouse", port=0, jars=jars_folder)
-    try:
-        uri = catalog.start()
-        here = tmp_path / "here"
-        here.mkdir()
-        (here / "catalog-token").write_text(catalog.token_of(uri))
-        typed = Walk(README, here, {BROKER: a_broker, CATALOG: uri}).go()
-    finally:
-        catalog.stop()
-    assert [command.split()[1] for command in typed] == ["check", "plan", "run", "verify"]
+class TestReadme:
+    def test_leads_to_a_table(self, a_broker: str, tmp_path: Path, jars_folder: Path | None) -> None:
+        """With the records of the guide, and a catalog of which only address and token are known."""
+        (send,) = (block for block in GUIDE.blocks("python") if "Producer" in block)
+        subprocess.run([sys.executable, "-c", send, a_broker], check=True, timeout=60)
+        catalog = EmbeddedCatalog(tmp_path / "warehouse", port=0, jars=jars_folder)
+        try:
+            uri = catalog.start()
+            here = tmp_path / "here"
+            here.mkdir()
+            (here / "catalog-token").write_text(catalog.token_of(uri))
+            typed = Walk(README, here, {BROKER: a_broker, CATALOG: uri}).go()
+        finally:
+            catalog.stop()
+        assert [command.split()[1] for command in typed] == ["check", "plan", "run", "verify"]

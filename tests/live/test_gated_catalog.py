@@ -103,122 +103,6 @@ def gated(bench: Bench, topic: str, gateway: Gateway, folder: Path) -> Make:
     return lambda **catalog: Gated(bench, topic, gateway, folder, catalog)
 
 
-def test_a_token_and_a_header_let_both_clients_in(bench: Bench, gateway: Gateway, gated: Make) -> None:
-    """Spark's is needed to expire snapshots."""
-    gateway.headers = {"x-plant": "seven"}
-    landing = gated(token=gateway.token(), headers={"X-Plant": "seven"})
-    landing.drain()
-    with spark_by(bench.spark, landing.settings):
-        bench.spark.sql(f"SHOW NAMESPACES IN {LAKE}").collect()
-    assert not gateway.seen["token"]
-    assert not gateway.seen["delegation asked"], "nobody had said that the catalog should give credentials"
-    assert gateway.seen["pyiceberg"]
-    assert gateway.seen["spark"]
-
-
-def test_client_credentials_become_tokens_of_the_scope_at_the_server_that_is_named(
-    gateway: Gateway, gated: Make
-) -> None:
-    gateway.scope = "PRINCIPAL_ROLE:ingest"
-    server = f"{gateway.uri}/v1/oauth/tokens"
-    gated(credential=gateway.credential, oauth2_server=server, scope=gateway.scope).drain()
-    assert gateway.seen["asked"] >= 2, "one for each client"
-
-
-def test_a_token_that_ends_is_replaced_before_anything_fails(gateway: Gateway, gated: Make) -> None:
-    gateway.tokens_live = gateway.grace = 2.0
-    landing = gated(credential=gateway.credential)
-    with landing.running() as logged:
-        for _ in range(3):
-            time.sleep(gateway.tokens_live + 0.5)  # until it has surely ended
-            landing.produce()
-            assert until(landing.landed, LANDING), logged
-    assert gateway.seen["asked"] >= 4  # once at first, and for each that has ended
-    assert "retrying" not in {each["event"] for each in logged}
-
-
-@pytest.mark.parametrize("status", [401, 419])
-def test_a_token_that_is_taken_back_is_asked_for_anew(status: int, gateway: Gateway, gated: Make) -> None:
-    gateway.expired = status
-    landing = gated(credential=gateway.credential)
-    with landing.running() as logged:
-        gateway.revoke()
-        landing.produce()
-        assert until(landing.landed, LANDING), logged
-
-
-def test_a_token_of_a_person_that_is_taken_back_ends_the_run(gateway: Gateway, gated: Make) -> None:
-    """Only a person can give us another one, and waiting would hide that."""
-    landing = gated(token=gateway.token())
-    with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), landing.running() as logged:  # noqa: PT012
-        gateway.revoke()
-        landing.produce()
-        assert until(landing.end.done, LANDING), logged
-
-
-def test_a_server_of_tokens_that_fails_while_they_end_is_waited_for(gateway: Gateway, gated: Make) -> None:
-    """Spark's client gives up a token that it could not renew within seconds. A new start creates a new client."""
-    gateway.tokens_live = 2.0
-    landing = gated(credential=gateway.credential)
-    with landing.running() as logged:
-        gateway.tokens_fail_for(LANDING)
-        time.sleep(8.0)
-        landing.produce()
-        assert until(lambda: "retrying" in {each["event"] for each in logged}, LANDING), logged
-        gateway.tokens_fail_for(0.0)
-        assert until(landing.landed, LANDING), logged
-        time.sleep(2 * gateway.tokens_live)
-        landing.produce()
-        assert until(landing.landed, LANDING), logged
-    assert gateway.seen["token failed"]
-
-
-def test_a_client_of_spark_that_gave_up_its_token_is_replaced(bench: Bench, gateway: Gateway) -> None:
-    """Each start does this. If the middle of this test fails, Iceberg has fixed it (iceberg#17756)."""
-    gateway.tokens_live, gateway.grace = 1.0, 2.0
-    catalog = {"uri": gateway.uri, "credential": gateway.credential}
-    show = f"SHOW NAMESPACES IN {LAKE}"
-    with spark_by(bench.spark, bench.settings("gave_up", catalog=catalog)):
-        bench.spark.sql(show)
-        gateway.tokens_fail_for(8.0)
-        time.sleep(10.0)
-        with pytest.raises((PySparkException, Py4JError), match="expired"):
-            bench.spark.sql(show)
-        close_catalog(bench.spark)
-        bench.spark.sql(show)
-
-
-def test_a_catalog_that_says_not_now_is_waited_for(gateway: Gateway, gated: Make) -> None:
-    landing = gated(token=gateway.token())
-    with landing.running() as logged:
-        gateway.away_for(LANDING)
-        landing.produce()
-        assert until(lambda: "retrying" in {each["event"] for each in logged}, LANDING), logged
-        gateway.away_for(0.0)
-        assert until(landing.landed, LANDING), logged
-
-
-def test_requests_are_signed_for_aws(gateway: Gateway, gated: Make) -> None:
-    key, secret = "AKIAPLANTED", "planted-secret"
-    gateway.signer = (key, secret, "eu-central-1", "glue")
-    landing = gated(sign_for="glue", sign_region="eu-central-1")
-    s3 = {"access_key": key, "secret_key": secret}
-    landing.settings = Settings.model_validate({**landing.settings.model_dump(), "s3": s3})
-    landing.drain()
-    assert gateway.seen["signed"]
-
-
-def test_spark_shows_no_secret_of_its_catalog(bench: Bench) -> None:
-    catalog = {**in_settings(bench.uri), "credential": "id:planted-1", "headers": {"X-Key": "planted-2"}}
-    with spark_by(bench.spark, bench.settings("shown", catalog=catalog)):
-        shown = str(bench.spark.sql("SET").collect())
-    assert f"spark.sql.catalog.{LAKE}.credential" in shown
-    assert "planted" not in shown
-
-
-# -- who is not let in ------------------------------------------------------------------------------------
-
-
 def refused(bench: Bench, **catalog: Any) -> str:
     settings = bench.settings("refused", catalog=catalog)
     with pytest.raises(SettingsRefused) as refusal:
@@ -231,61 +115,160 @@ def refused(bench: Bench, **catalog: Any) -> str:
     return said
 
 
-def test_who_says_nothing_is_told_what_is_missing(bench: Bench, gateway: Gateway) -> None:
-    assert "`catalog.token` or `catalog.credential`" in refused(bench, uri=gateway.uri)
+class TestCatalog:
+    def test_lets_both_clients_in_by_token_and_header(self, bench: Bench, gateway: Gateway, gated: Make) -> None:
+        """Spark's is needed to expire snapshots."""
+        gateway.headers = {"x-plant": "seven"}
+        landing = gated(token=gateway.token(), headers={"X-Plant": "seven"})
+        landing.drain()
+        with spark_by(bench.spark, landing.settings):
+            bench.spark.sql(f"SHOW NAMESPACES IN {LAKE}").collect()
+        assert not gateway.seen["token"]
+        assert not gateway.seen["delegation asked"], "nobody had said that the catalog should give credentials"
+        assert gateway.seen["pyiceberg"]
+        assert gateway.seen["spark"]
 
-
-def test_a_wrong_token_is_named_and_not_shown(bench: Bench, gateway: Gateway) -> None:
-    said = refused(bench, uri=gateway.uri, token="planted-token")
-    assert "`catalog.token`" in said
-    assert "planted" not in said
-
-
-def test_a_wrong_secret_is_named_and_not_shown(bench: Bench, gateway: Gateway) -> None:
-    said = refused(bench, uri=gateway.uri, credential="ingest:planted-secret")
-    assert "`catalog.credential`" in said
-    assert "planted" not in said
-
-
-def test_a_wrong_scope_is_named(bench: Bench, gateway: Gateway) -> None:
-    assert "`catalog.scope`" in refused(bench, uri=gateway.uri, credential=gateway.credential, scope="too much")
-
-
-def test_a_missing_header_is_what_the_catalog_says(bench: Bench, gateway: Gateway) -> None:
-    gateway.headers = {"x-plant": "seven"}
-    assert "x-plant" in refused(bench, uri=gateway.uri, token=gateway.token())
-
-
-def test_credentials_that_had_been_good_are_tried_again(bench: Bench, gateway: Gateway) -> None:
-    settings = bench.settings("turned", catalog={"uri": gateway.uri, "credential": gateway.credential})
-    lake = PipelineTables(connection_of(settings.catalog, settings.s3, gateway.uri), "turned")
-    lake.ensure_namespace("turned")
-    gateway.revoke()
-    good, gateway.client = gateway.client, ("ingest", "turned")
-    with pytest.raises(TryAgain, match=r"`catalog\.credential`"):
-        lake.ensure_namespace("turned_again")
-    gateway.client = good
-    lake.ensure_namespace("turned_again")
-
-
-def test_a_catalog_that_is_slow_is_given_up_in_time(bench: Bench, gateway: Gateway) -> None:
-    gateway.slow = 5.0
-    settings = bench.settings("slow", catalog={"uri": gateway.uri, "token": gateway.token(), "timeout": "300ms"})
-    began = time.monotonic()
-    with pytest.raises(TryAgain, match="no answer in time"):
-        PipelineTables(connection_of(settings.catalog, settings.s3, gateway.uri), "slow")
-    assert time.monotonic() - began < gateway.slow
-
-
-def test_a_start_that_has_ended_asks_for_no_more_tokens(gateway: Gateway, gated: Make, bench: Bench) -> None:
-    """However often a stream begins again: Spark's client stops renewing its token when the start ends."""
-    gateway.tokens_live = 2.0
-    landing = gated(credential=gateway.credential)
-    with spark_by(bench.spark, landing.settings):
-        for _ in range(2):
+    def test_that_is_unavailable_is_waited_for(self, gateway: Gateway, gated: Make) -> None:
+        landing = gated(token=gateway.token())
+        with landing.running() as logged:
+            gateway.away_for(LANDING)
             landing.produce()
-            landing.pipeline(drain=True).run()
-        time.sleep(gateway.tokens_live)  # what was asked for in the last moment is counted
-        asked = gateway.seen["asked"]
-        time.sleep(3 * gateway.tokens_live)
-        assert gateway.seen["asked"] == asked
+            assert until(lambda: "retrying" in {each["event"] for each in logged}, LANDING), logged
+            gateway.away_for(0.0)
+            assert until(landing.landed, LANDING), logged
+
+    def test_gets_requests_that_are_signed_for_aws(self, gateway: Gateway, gated: Make) -> None:
+        key, secret = "AKIAPLANTED", "planted-secret"
+        gateway.signer = (key, secret, "eu-central-1", "glue")
+        landing = gated(sign_for="glue", sign_region="eu-central-1")
+        s3 = {"access_key": key, "secret_key": secret}
+        landing.settings = Settings.model_validate({**landing.settings.model_dump(), "s3": s3})
+        landing.drain()
+        assert gateway.seen["signed"]
+
+    def test_has_no_secret_that_spark_shows(self, bench: Bench) -> None:
+        catalog = {**in_settings(bench.uri), "credential": "id:planted-1", "headers": {"X-Key": "planted-2"}}
+        with spark_by(bench.spark, bench.settings("shown", catalog=catalog)):
+            shown = str(bench.spark.sql("SET").collect())
+        assert f"spark.sql.catalog.{LAKE}.credential" in shown
+        assert "planted" not in shown
+
+    def test_that_is_slow_is_given_up_in_time(self, bench: Bench, gateway: Gateway) -> None:
+        gateway.slow = 5.0
+        settings = bench.settings("slow", catalog={"uri": gateway.uri, "token": gateway.token(), "timeout": "300ms"})
+        began = time.monotonic()
+        with pytest.raises(TryAgain, match="no answer in time"):
+            PipelineTables(connection_of(settings.catalog, settings.s3, gateway.uri), "slow")
+        assert time.monotonic() - began < gateway.slow
+
+
+class TestToken:
+    def test_is_requested_for_the_scope_from_the_named_server(self, gateway: Gateway, gated: Make) -> None:
+        gateway.scope = "PRINCIPAL_ROLE:ingest"
+        server = f"{gateway.uri}/v1/oauth/tokens"
+        gated(credential=gateway.credential, oauth2_server=server, scope=gateway.scope).drain()
+        assert gateway.seen["asked"] >= 2, "one for each client"
+
+    def test_that_expires_is_replaced_before_anything_fails(self, gateway: Gateway, gated: Make) -> None:
+        gateway.tokens_live = gateway.grace = 2.0
+        landing = gated(credential=gateway.credential)
+        with landing.running() as logged:
+            for _ in range(3):
+                time.sleep(gateway.tokens_live + 0.5)  # until it has surely ended
+                landing.produce()
+                assert until(landing.landed, LANDING), logged
+        assert gateway.seen["asked"] >= 4  # once at first, and for each that has ended
+        assert "retrying" not in {each["event"] for each in logged}
+
+    @pytest.mark.parametrize("status", [401, 419])
+    def test_that_is_revoked_is_requested_again(self, status: int, gateway: Gateway, gated: Make) -> None:
+        gateway.expired = status
+        landing = gated(credential=gateway.credential)
+        with landing.running() as logged:
+            gateway.revoke()
+            landing.produce()
+            assert until(landing.landed, LANDING), logged
+
+    def test_of_the_settings_that_is_revoked_ends_the_run(self, gateway: Gateway, gated: Make) -> None:
+        """Only a person can give us another one, and waiting would hide that."""
+        landing = gated(token=gateway.token())
+        with pytest.raises(SettingsRefused, match=r"`catalog\.token`"), landing.running() as logged:  # noqa: PT012
+            gateway.revoke()
+            landing.produce()
+            assert until(landing.end.done, LANDING), logged
+
+    def test_that_cannot_be_renewed_for_a_while_is_waited_for(self, gateway: Gateway, gated: Make) -> None:
+        """Spark's client gives up a token that it could not renew within seconds. A new start creates a new client."""
+        gateway.tokens_live = 2.0
+        landing = gated(credential=gateway.credential)
+        with landing.running() as logged:
+            gateway.tokens_fail_for(LANDING)
+            time.sleep(8.0)
+            landing.produce()
+            assert until(lambda: "retrying" in {each["event"] for each in logged}, LANDING), logged
+            gateway.tokens_fail_for(0.0)
+            assert until(landing.landed, LANDING), logged
+            time.sleep(2 * gateway.tokens_live)
+            landing.produce()
+            assert until(landing.landed, LANDING), logged
+        assert gateway.seen["token failed"]
+
+    def test_that_sparks_client_gave_up_comes_back_with_a_new_client(self, bench: Bench, gateway: Gateway) -> None:
+        """Each start does this. If the middle of this test fails, Iceberg has fixed it (iceberg#17756)."""
+        gateway.tokens_live, gateway.grace = 1.0, 2.0
+        catalog = {"uri": gateway.uri, "credential": gateway.credential}
+        show = f"SHOW NAMESPACES IN {LAKE}"
+        with spark_by(bench.spark, bench.settings("gave_up", catalog=catalog)):
+            bench.spark.sql(show)
+            gateway.tokens_fail_for(8.0)
+            time.sleep(10.0)
+            with pytest.raises((PySparkException, Py4JError), match="expired"):
+                bench.spark.sql(show)
+            close_catalog(bench.spark)
+            bench.spark.sql(show)
+
+    def test_is_not_requested_after_the_start_has_ended(self, gateway: Gateway, gated: Make, bench: Bench) -> None:
+        """However often a stream begins again: Spark's client stops renewing its token when the start ends."""
+        gateway.tokens_live = 2.0
+        landing = gated(credential=gateway.credential)
+        with spark_by(bench.spark, landing.settings):
+            for _ in range(2):
+                landing.produce()
+                landing.pipeline(drain=True).run()
+            time.sleep(gateway.tokens_live)  # what was asked for in the last moment is counted
+            asked = gateway.seen["asked"]
+            time.sleep(3 * gateway.tokens_live)
+            assert gateway.seen["asked"] == asked
+
+
+class TestRefusal:
+    def test_without_a_login_names_the_missing_settings(self, bench: Bench, gateway: Gateway) -> None:
+        assert "`catalog.token` or `catalog.credential`" in refused(bench, uri=gateway.uri)
+
+    def test_of_a_token_names_its_setting_and_hides_its_value(self, bench: Bench, gateway: Gateway) -> None:
+        said = refused(bench, uri=gateway.uri, token="planted-token")
+        assert "`catalog.token`" in said
+        assert "planted" not in said
+
+    def test_of_a_credential_names_its_setting_and_hides_its_value(self, bench: Bench, gateway: Gateway) -> None:
+        said = refused(bench, uri=gateway.uri, credential="ingest:planted-secret")
+        assert "`catalog.credential`" in said
+        assert "planted" not in said
+
+    def test_of_a_scope_names_its_setting(self, bench: Bench, gateway: Gateway) -> None:
+        assert "`catalog.scope`" in refused(bench, uri=gateway.uri, credential=gateway.credential, scope="too much")
+
+    def test_of_a_missing_header_repeats_what_the_catalog_says(self, bench: Bench, gateway: Gateway) -> None:
+        gateway.headers = {"x-plant": "seven"}
+        assert "x-plant" in refused(bench, uri=gateway.uri, token=gateway.token())
+
+    def test_of_credentials_that_once_worked_is_retried(self, bench: Bench, gateway: Gateway) -> None:
+        settings = bench.settings("turned", catalog={"uri": gateway.uri, "credential": gateway.credential})
+        lake = PipelineTables(connection_of(settings.catalog, settings.s3, gateway.uri), "turned")
+        lake.ensure_namespace("turned")
+        gateway.revoke()
+        good, gateway.client = gateway.client, ("ingest", "turned")
+        with pytest.raises(TryAgain, match=r"`catalog\.credential`"):
+            lake.ensure_namespace("turned_again")
+        gateway.client = good
+        lake.ensure_namespace("turned_again")

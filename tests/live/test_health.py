@@ -67,16 +67,17 @@ def statsd() -> Iterator[tuple[int, list[str]]]:
             thread.join()
 
 
-def test_who_runs_it_sees_it_start_land_hang_and_end(
-    topic: str, broker: str, rest_uri: str, tmp_path: Path, jars_folder: Path | None
-) -> None:
-    create_topic(broker, topic, 2)
-    produce(broker, topic, [*events(range(20), 2), (None, b"{")])
-    namespace = f"ns_{topic}"
-    settings = settings_text(topic, broker, rest_uri, namespace, table=TABLE)
-    with statsd() as (port, lines), Pipelines(tmp_path, jars_folder) as pipelines:
-        running = pipelines.start(
-            f"""{settings}
+class TestHealthPages:
+    def test_show_a_pipeline_that_starts_commits_hangs_and_ends(
+        self, topic: str, broker: str, rest_uri: str, tmp_path: Path, jars_folder: Path | None
+    ) -> None:
+        create_topic(broker, topic, 2)
+        produce(broker, topic, [*events(range(20), 2), (None, b"{")])
+        namespace = f"ns_{topic}"
+        settings = settings_text(topic, broker, rest_uri, namespace, table=TABLE)
+        with statsd() as (port, lines), Pipelines(tmp_path, jars_folder) as pipelines:
+            running = pipelines.start(
+                f"""{settings}
 [telemetry]
 metrics = true
 exporter = "statsd"
@@ -87,48 +88,48 @@ port = 0
 fresh = {FRESH_S}
 stuck = {STUCK_S}
 """
-        )
-        url = running.wait_for("health_serves")["url"]
-        assert url.startswith("http://127.0.0.1:")
-        # Long before Spark is there it says that it is starting; how long that takes is the machine's affair.
-        status, said = _ask(f"{url}/ready")
-        assert (status, said["reasons"]) == (503, [f"{topic}: starting"])
-        running.wait_for("batch_landed")
-        assert until(lambda: _ask(f"{url}/ready")[0] == 200, 30), _ask(f"{url}/ready")
-        assert until(lambda: bool(_landed(url)), 10)
-        found = _scrape(url)
-        reader = Reader(rest_uri, namespace)
-        rows = len(reader.table("events").scan().to_arrow())
-        assert found["lakehouse_records"].value("_total", lakehouse_outcome="landed") == rows == 20
-        assert found["lakehouse_records"].value("_total", lakehouse_reason="broken_json") == 1
-        told = _ask(f"{url}/status.json")[1]
-        sample = told["streams"][topic]["samples"]["broken_json"]
-        assert (sample["value"], sample["detail"]) == ("{", "the value is not JSON")
-        snapshots = {table["name"]: table["snapshot"] for table in told["tables"]}
-        assert snapshots[f"{namespace}.events"] == str(reader.table("events").metadata.current_snapshot_id)
-        assert told["about"]["source"] == f"kafka at {broker}"
-        config = tmp_path / "pipeline-1.toml"
-        config.write_text(config.read_text().replace("[log]", '[log]\nlevel = "debug"'))
-        running.send(SIGHUP)
-        assert running.wait_for("log_level")["to"] == "debug"
-        # An idle one is ready as well: longer than `fresh` nothing comes.
-        assert not until(lambda: _ask(f"{url}/ready")[0] != 200, FRESH_S + 1, 0.5), _ask(f"{url}/ready")
-        jvm = running.jvm()
-        freeze(jvm)
-        try:
-            assert until(lambda: _ask(f"{url}/ready")[0] == 503, FRESH_S + 10), "nobody noticed"
-            assert "without progress" in _ask(f"{url}/ready")[1]["reasons"][0]
-            assert until(lambda: _ask(f"{url}/live")[0] == 503, STUCK_S + 10), "nobody noticed"
-        finally:
-            os.kill(jvm, SIGCONT)
-        assert until(lambda: _ask(f"{url}/ready")[0] == 200, 30), _ask(f"{url}/ready")
-        assert _ask(f"{url}/live") == (200, {"live": True, "reasons": []})
-        running.send(SIGTERM)
-        assert running.wait() == 0, running.tail()
-        with pytest.raises(urllib.error.URLError):
-            _ask(f"{url}/live")
-    landed = [line for line in lines if line.startswith("lakehouse.records:") and "outcome:landed" in line]
-    assert sum(int(line.split(":")[1].split("|")[0]) for line in landed) == 20
+            )
+            url = running.wait_for("health_serves")["url"]
+            assert url.startswith("http://127.0.0.1:")
+            # Long before Spark is there it says that it is starting; how long that takes is the machine's affair.
+            status, said = _ask(f"{url}/ready")
+            assert (status, said["reasons"]) == (503, [f"{topic}: starting"])
+            running.wait_for("batch_landed")
+            assert until(lambda: _ask(f"{url}/ready")[0] == 200, 30), _ask(f"{url}/ready")
+            assert until(lambda: bool(_landed(url)), 10)
+            found = _scrape(url)
+            reader = Reader(rest_uri, namespace)
+            rows = len(reader.table("events").scan().to_arrow())
+            assert found["lakehouse_records"].value("_total", lakehouse_outcome="landed") == rows == 20
+            assert found["lakehouse_records"].value("_total", lakehouse_reason="broken_json") == 1
+            told = _ask(f"{url}/status.json")[1]
+            sample = told["streams"][topic]["samples"]["broken_json"]
+            assert (sample["value"], sample["detail"]) == ("{", "the value is not JSON")
+            snapshots = {table["name"]: table["snapshot"] for table in told["tables"]}
+            assert snapshots[f"{namespace}.events"] == str(reader.table("events").metadata.current_snapshot_id)
+            assert told["about"]["source"] == f"kafka at {broker}"
+            config = tmp_path / "pipeline-1.toml"
+            config.write_text(config.read_text().replace("[log]", '[log]\nlevel = "debug"'))
+            running.send(SIGHUP)
+            assert running.wait_for("log_level")["to"] == "debug"
+            # An idle one is ready as well: longer than `fresh` nothing comes.
+            assert not until(lambda: _ask(f"{url}/ready")[0] != 200, FRESH_S + 1, 0.5), _ask(f"{url}/ready")
+            jvm = running.jvm()
+            freeze(jvm)
+            try:
+                assert until(lambda: _ask(f"{url}/ready")[0] == 503, FRESH_S + 10), "nobody noticed"
+                assert "without progress" in _ask(f"{url}/ready")[1]["reasons"][0]
+                assert until(lambda: _ask(f"{url}/live")[0] == 503, STUCK_S + 10), "nobody noticed"
+            finally:
+                os.kill(jvm, SIGCONT)
+            assert until(lambda: _ask(f"{url}/ready")[0] == 200, 30), _ask(f"{url}/ready")
+            assert _ask(f"{url}/live") == (200, {"live": True, "reasons": []})
+            running.send(SIGTERM)
+            assert running.wait() == 0, running.tail()
+            with pytest.raises(urllib.error.URLError):
+                _ask(f"{url}/live")
+        landed = [line for line in lines if line.startswith("lakehouse.records:") and "outcome:landed" in line]
+        assert sum(int(line.split(":")[1].split("|")[0]) for line in landed) == 20
 
 
 def _landed(url: str) -> bool:

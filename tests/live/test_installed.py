@@ -76,22 +76,24 @@ def run(programs: Path, elsewhere: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_packages_whole_and_nothing_else(wheel: Path) -> None:
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    files = (file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*") if file.is_file())
-    assert held == {str(file) for file in files if "__pycache__" not in file.parts}
-    assert {Path(name).suffix for name in held} >= {".py", ".java", ".txt", ".properties"}
+class TestWheel:
+    def test_holds_the_whole_packages_and_nothing_else(self, wheel: Path) -> None:
+        held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+        files = (
+            file.relative_to(ROOT) for package in PACKAGES for file in (ROOT / package).rglob("*") if file.is_file()
+        )
+        assert held == {str(file) for file in files if "__pycache__" not in file.parts}
+        assert {Path(name).suffix for name in held} >= {".py", ".java", ".txt", ".properties"}
 
-
-def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
-    told = metadata(wheel)
-    assert (told["Name"], told["Version"]) == ("lakehouse-ingest", version("lakehouse-ingest"))
-    assert told["License-Expression"] == "Apache-2.0"
-    assert {"otlp", "s3", "demo"} <= set(told.get_all("Provides-Extra", []))
-    needed = told.get_all("Requires-Dist", [])
-    assert [each for each in needed if each.startswith("pyspark") and "extra" not in each]
-    for extra, package in (("otlp", "opentelemetry-sdk"), ("s3", "boto3"), ("demo", "duckdb")):
-        assert [each for each in needed if each.startswith(package) and f"extra == '{extra}'" in each]
+    def test_names_its_licence_its_extras_and_what_it_requires(self, wheel: Path) -> None:
+        told = metadata(wheel)
+        assert (told["Name"], told["Version"]) == ("lakehouse-ingest", version("lakehouse-ingest"))
+        assert told["License-Expression"] == "Apache-2.0"
+        assert {"otlp", "s3", "demo"} <= set(told.get_all("Provides-Extra", []))
+        needed = told.get_all("Requires-Dist", [])
+        assert [each for each in needed if each.startswith("pyspark") and "extra" not in each]
+        for extra, package in (("otlp", "opentelemetry-sdk"), ("s3", "boto3"), ("demo", "duckdb")):
+            assert [each for each in needed if each.startswith(package) and f"extra == '{extra}'" in each]
 
 
 def metadata(wheel: Path) -> Message:
@@ -101,14 +103,14 @@ def metadata(wheel: Path) -> Message:
         )
 
 
-def test_it_says_its_version_and_its_settings(programs: Path, elsewhere: Path) -> None:
-    assert run(programs, elsewhere, "--version").strip() == version("lakehouse-ingest")
-    assert "streams" in tomllib.loads(run(programs, elsewhere, "settings", "--example", "toml"))
-    assert not [*elsewhere.iterdir()]
+class TestInstalledCommand:
+    def test_prints_its_version_and_example_settings(self, programs: Path, elsewhere: Path) -> None:
+        assert run(programs, elsewhere, "--version").strip() == version("lakehouse-ingest")
+        assert "streams" in tomllib.loads(run(programs, elsewhere, "settings", "--example", "toml"))
+        assert not [*elsewhere.iterdir()]
 
-
-def test_the_demo_runs_from_an_empty_folder(programs: Path, elsewhere: Path) -> None:
-    said = run(programs, elsewhere, "demo", "--folder", "x", "--seconds", "3")
-    assert_nothing_runs(elsewhere / "x")
-    assert [each.name for each in elsewhere.iterdir()] == ["x"]
-    assert f"{ROOT}/" not in said
+    def test_runs_the_demo_in_an_empty_folder(self, programs: Path, elsewhere: Path) -> None:
+        said = run(programs, elsewhere, "demo", "--folder", "x", "--seconds", "3")
+        assert_nothing_runs(elsewhere / "x")
+        assert [each.name for each in elsewhere.iterdir()] == ["x"]
+        assert f"{ROOT}/" not in said

@@ -182,112 +182,109 @@ def holds(running: Jvm, endpoint: str, place: str, client: str = "apache") -> bo
         files.close()
 
 
-def test_catalog_and_object_store_are_reached(
-    proxy: Proxy, authority: Authority, spark_jars: list[Path], tmp_path: Path
-) -> None:
-    environ = {**proxy.environment(authority.path("ca.crt")), "NO_PROXY": "past.test"}
-    with jvm(tmp_path, [*spark_jars, SPARK_JARS / "*"]) as running:
-        set_system_properties(running.classes, java_properties(tmp_path, environ))
-        for scheme, port in (("https", 443), ("http", 80)):
+class TestProxy:
+    def test_leads_iceberg_for_java_to_catalog_and_object_store(
+        self, proxy: Proxy, authority: Authority, spark_jars: list[Path], tmp_path: Path
+    ) -> None:
+        environ = {**proxy.environment(authority.path("ca.crt")), "NO_PROXY": "past.test"}
+        with jvm(tmp_path, [*spark_jars, SPARK_JARS / "*"]) as running:
+            set_system_properties(running.classes, java_properties(tmp_path, environ))
+            for scheme, port in (("https", 443), ("http", 80)):
+                proxy.asked.clear()
+                assert namespaces(running, f"{scheme}://catalog.test", environ) == ["plant"]
+                assert holds(running, f"{scheme}://store.test", "s3://lake/there")
+                assert not holds(running, f"{scheme}://store.test", "s3://lake/absent")
+                through = {"https": f"CONNECT {{}}:{port}", "http": "GET {}"}[scheme]
+                assert set(proxy.asked) == {through.format(host) for host in ("catalog.test", "store.test")}
             proxy.asked.clear()
-            assert namespaces(running, f"{scheme}://catalog.test", environ) == ["plant"]
-            assert holds(running, f"{scheme}://store.test", "s3://lake/there")
-            assert not holds(running, f"{scheme}://store.test", "s3://lake/absent")
-            through = {"https": f"CONNECT {{}}:{port}", "http": "GET {}"}[scheme]
-            assert set(proxy.asked) == {through.format(host) for host in ("catalog.test", "store.test")}
-        proxy.asked.clear()
-        here = f"http://{LOOPBACK}:{proxy.port}"
-        assert namespaces(running, here, environ) == ["plant"]
-        assert holds(running, here, "s3://lake/there")
-        assert set(proxy.asked) == {"GET "}, "what is on this machine is asked itself"
-        proxy.asked.clear()
-        with pytest.raises(Py4JJavaError, match="UnknownHost"):
-            namespaces(running, "http://past.test", environ)
-        with pytest.raises(Py4JJavaError, match="UnknownHost"):
-            holds(running, "http://past.test", "s3://lake/there")
-        with pytest.raises(Py4JJavaError, match="UnknownHost"):
-            namespaces(running, "http://catalog.test", {})  # by the JVM's properties alone: not Iceberg's way
-        assert not proxy.asked
-        assert PASSWORD.encode() not in Path(f"/proc/{running.pid}/cmdline").read_bytes()
+            here = f"http://{LOOPBACK}:{proxy.port}"
+            assert namespaces(running, here, environ) == ["plant"]
+            assert holds(running, here, "s3://lake/there")
+            assert set(proxy.asked) == {"GET "}, "what is on this machine is asked itself"
+            proxy.asked.clear()
+            with pytest.raises(Py4JJavaError, match="UnknownHost"):
+                namespaces(running, "http://past.test", environ)
+            with pytest.raises(Py4JJavaError, match="UnknownHost"):
+                holds(running, "http://past.test", "s3://lake/there")
+            with pytest.raises(Py4JJavaError, match="UnknownHost"):
+                namespaces(running, "http://catalog.test", {})  # by the JVM's properties alone: not Iceberg's way
+            assert not proxy.asked
+            assert PASSWORD.encode() not in Path(f"/proc/{running.pid}/cmdline").read_bytes()
+
+    @pytest.mark.parametrize("proxy", ["open"], indirect=True)  # its S3 client gives a proxy no password
+    def test_leads_the_embedded_catalog_to_its_object_store(
+        self, proxy: Proxy, authority: Authority, spark_jars: list[Path], jars_folder: Path | None, tmp_path: Path
+    ) -> None:
+        environ = proxy.environment(authority.path("ca.crt"))
+        sdk = [jar for jar in spark_jars if jar.name.startswith("iceberg-aws-bundle")]
+        own = [jar for kind in ("catalog", "catalog-s3") for jar in ensure(kind, folder=jars_folder)]
+        hadoop = sorted(SPARK_JARS.glob("hadoop-client-*.jar"))
+        with jvm(tmp_path, [*own, *hadoop, *sdk]) as running:
+            set_system_properties(running.classes, java_properties(tmp_path, environ))
+            assert holds(running, "https://store.test", "s3://lake/there", "urlconnection")
+            assert holds(running, "http://store.test", "s3://lake/there", "urlconnection")
+        assert set(proxy.asked) == {"CONNECT store.test:443", "GET store.test"}
+
+    def test_leads_pyiceberg_to_its_object_store(self, proxy: Proxy, authority: Authority) -> None:
+        """In the clear: whom pyarrow trusts is settled when its process starts."""
+        endpoint = "http://store.test"
+        found = s3_properties(endpoint, proxy.environment(authority.path("ca.crt")))
+        keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
+        files = load_file_io({"s3.endpoint": endpoint, **keys, **found}, "s3://lake")
+        assert files.new_input("s3://lake/there").exists()
+        assert not files.new_input("s3://lake/absent").exists()
+        assert set(proxy.asked) == {"GET store.test"}
+
+    def test_leads_the_download_of_jars_to_the_mirror(
+        self, proxy: Proxy, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = bytes(100_000)
+        jar = Jar("org/tukaani/xz/1.10/xz-1.10.jar", sha256(content).hexdigest(), len(content))
+        proxy.answers = {f"/repository/{jar.path}": content}
+        for variable in ("SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):
+            monkeypatch.delenv(variable, raising=False)
+        for variable, value in proxy.environment(authority.path("ca.crt")).items():
+            monkeypatch.setenv(variable, value)
+        monkeypatch.setenv(MIRROR, "https://jars.test/repository/")
+        received = [*download("small", [jar], tmp_path)]
+        assert [each.file for each in received if each.file] == ["xz-1.10.jar"]
+        assert (tmp_path / "xz-1.10.jar").read_bytes() == content
+        assert proxy.asked.keys() == {"CONNECT jars.test:443"}
+
+    @pytest.mark.parametrize("wrong", ["login", "certificate"])
+    def test_that_stops_a_download_is_named_without_a_password(
+        self, wrong: str, authority: Authority, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for variable in ("SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):
+            monkeypatch.delenv(variable, raising=False)
+        for variable, value in proxy.environment(authority.path("ca.crt")).items():
+            monkeypatch.setenv(variable, value)
+        monkeypatch.setattr(downloads, "PAUSE_S", 0.01)
+        monkeypatch.setenv(MIRROR, "https://jars.test/repository/")
+        if wrong == "login":
+            proxy.login = f"{USER}:another"
+            monkeypatch.setenv("https_proxy", f"http://{USER}:forgotten@{LOOPBACK}:{proxy.port}")
+        else:
+            monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
+        with pytest.raises(TryAgain, match=r"407|certificate verify failed") as refused:
+            [*download("small", [Jar("a/b/1/b-1.jar", "0" * 64, 1)], tmp_path)]
+        assert "forgotten" not in str(refused.value)
+        assert PASSWORD not in str(refused.value)
 
 
-@pytest.mark.parametrize("proxy", ["open"], indirect=True)  # its S3 client gives a proxy no password
-def test_the_embedded_catalogs_object_store_is_reached(
-    proxy: Proxy, authority: Authority, spark_jars: list[Path], jars_folder: Path | None, tmp_path: Path
-) -> None:
-    environ = proxy.environment(authority.path("ca.crt"))
-    sdk = [jar for jar in spark_jars if jar.name.startswith("iceberg-aws-bundle")]
-    own = [jar for kind in ("catalog", "catalog-s3") for jar in ensure(kind, folder=jars_folder)]
-    hadoop = sorted(SPARK_JARS.glob("hadoop-client-*.jar"))
-    with jvm(tmp_path, [*own, *hadoop, *sdk]) as running:
-        set_system_properties(running.classes, java_properties(tmp_path, environ))
-        assert holds(running, "https://store.test", "s3://lake/there", "urlconnection")
-        assert holds(running, "http://store.test", "s3://lake/there", "urlconnection")
-    assert set(proxy.asked) == {"CONNECT store.test:443", "GET store.test"}
+class TestJava:
+    @pytest.mark.parametrize("proxy", ["open"], indirect=True)
+    def test_trusts_no_authority_outside_the_bundle(
+        self, proxy: Proxy, authority: Authority, spark_jars: list[Path], tmp_path: Path
+    ) -> None:
+        environ = {**proxy.environment(authority.path("ca.crt")), "REQUESTS_CA_BUNDLE": ""}
+        with jvm(tmp_path, [*spark_jars, SPARK_JARS / "*"]) as running:
+            set_system_properties(running.classes, java_properties(tmp_path, environ))
+            with pytest.raises(Py4JJavaError, match="PKIX path building failed"):
+                namespaces(running, "https://catalog.test", environ)
 
-
-def test_pyicebergs_object_store_is_reached(proxy: Proxy, authority: Authority) -> None:
-    """In the clear: whom pyarrow trusts is settled when its process starts."""
-    endpoint = "http://store.test"
-    found = s3_properties(endpoint, proxy.environment(authority.path("ca.crt")))
-    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret", "s3.region": "us-east-1"}
-    files = load_file_io({"s3.endpoint": endpoint, **keys, **found}, "s3://lake")
-    assert files.new_input("s3://lake/there").exists()
-    assert not files.new_input("s3://lake/absent").exists()
-    assert set(proxy.asked) == {"GET store.test"}
-
-
-@pytest.mark.parametrize("proxy", ["open"], indirect=True)
-def test_who_is_not_in_the_bundle_is_not_trusted(
-    proxy: Proxy, authority: Authority, spark_jars: list[Path], tmp_path: Path
-) -> None:
-    environ = {**proxy.environment(authority.path("ca.crt")), "REQUESTS_CA_BUNDLE": ""}
-    with jvm(tmp_path, [*spark_jars, SPARK_JARS / "*"]) as running:
-        set_system_properties(running.classes, java_properties(tmp_path, environ))
-        with pytest.raises(Py4JJavaError, match="PKIX path building failed"):
-            namespaces(running, "https://catalog.test", environ)
-
-
-def test_what_is_set_already_stays(tmp_path: Path) -> None:
-    with jvm(tmp_path, []) as running:
-        for host in ("first", "second"):
-            set_system_properties(running.classes, {"http.proxyHost": host})
-        assert running.classes.java.lang.System.getProperty("http.proxyHost") == "first"
-
-
-def test_jars_are_downloaded(
-    proxy: Proxy, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = bytes(100_000)
-    jar = Jar("org/tukaani/xz/1.10/xz-1.10.jar", sha256(content).hexdigest(), len(content))
-    proxy.answers = {f"/repository/{jar.path}": content}
-    for variable in ("SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):
-        monkeypatch.delenv(variable, raising=False)
-    for variable, value in proxy.environment(authority.path("ca.crt")).items():
-        monkeypatch.setenv(variable, value)
-    monkeypatch.setenv(MIRROR, "https://jars.test/repository/")
-    received = [*download("small", [jar], tmp_path)]
-    assert [each.file for each in received if each.file] == ["xz-1.10.jar"]
-    assert (tmp_path / "xz-1.10.jar").read_bytes() == content
-    assert proxy.asked.keys() == {"CONNECT jars.test:443"}
-
-
-@pytest.mark.parametrize("wrong", ["login", "certificate"])
-def test_jars_that_are_refused_on_the_way_name_the_reason_and_no_password(
-    wrong: str, authority: Authority, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("SSL_CERT_FILE", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy"):
-        monkeypatch.delenv(variable, raising=False)
-    for variable, value in proxy.environment(authority.path("ca.crt")).items():
-        monkeypatch.setenv(variable, value)
-    monkeypatch.setattr(downloads, "PAUSE_S", 0.01)
-    monkeypatch.setenv(MIRROR, "https://jars.test/repository/")
-    if wrong == "login":
-        proxy.login = f"{USER}:another"
-        monkeypatch.setenv("https_proxy", f"http://{USER}:forgotten@{LOOPBACK}:{proxy.port}")
-    else:
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
-    with pytest.raises(TryAgain, match=r"407|certificate verify failed") as refused:
-        [*download("small", [Jar("a/b/1/b-1.jar", "0" * 64, 1)], tmp_path)]
-    assert "forgotten" not in str(refused.value)
-    assert PASSWORD not in str(refused.value)
+    def test_keeps_properties_that_are_already_set(self, tmp_path: Path) -> None:
+        with jvm(tmp_path, []) as running:
+            for host in ("first", "second"):
+                set_system_properties(running.classes, {"http.proxyHost": host})
+            assert running.classes.java.lang.System.getProperty("http.proxyHost") == "first"

@@ -113,58 +113,58 @@ def nothing_has_changed(catalog: EmbeddedCatalog) -> bool:
     return load_catalog("lake", **client(known(catalog))).list_namespaces() == [("ours",)]
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", EVIL])
-def test_of_the_catalog_it_sees_and_changes_nothing(browser: Browser, catalog: EmbeddedCatalog, name: str) -> None:
-    uri = known(catalog)
-    with Elsewhere() as site:
-        browser.open(by_name(site.uri, EVIL))
-        told = by_name(uri, name)
-        for kind, code, said in browser.run_and_wait(TRIES, tries(told, catalog.token_of(uri))):
-            assert kind in ("nothing", "opaque")
-            assert (code, said) == (0, "")
-        assert browser.run_and_wait(FORM, f"{told}/v1/namespaces", '{"namespace": ["theirs"], "properties": {}}')
-    assert nothing_has_changed(catalog)
+class TestPageOfAnotherSite:
+    @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", EVIL])
+    def test_sees_and_changes_nothing_of_the_catalog(
+        self, browser: Browser, catalog: EmbeddedCatalog, name: str
+    ) -> None:
+        uri = known(catalog)
+        with Elsewhere() as site:
+            browser.open(by_name(site.uri, EVIL))
+            told = by_name(uri, name)
+            for kind, code, said in browser.run_and_wait(TRIES, tries(told, catalog.token_of(uri))):
+                assert kind in ("nothing", "opaque")
+                assert (code, said) == (0, "")
+            assert browser.run_and_wait(FORM, f"{told}/v1/namespaces", '{"namespace": ["theirs"], "properties": {}}')
+        assert nothing_has_changed(catalog)
 
+    def test_whose_name_leads_to_the_catalog_is_refused(self, browser: Browser, catalog: EmbeddedCatalog) -> None:
+        """The browser then takes the catalog for the page's own site and allows everything. Only the catalog can
+        tell."""
+        uri = known(catalog)
+        site = by_name(uri, EVIL)
+        browser.open(f"{site}/v1/config")
+        assert "answers to 127.0.0.1 and localhost alone" in browser.run("return document.body.innerText")
+        for kind, code, said in browser.run_and_wait(TRIES, tries(site, catalog.token_of(uri))):
+            # With no-cors its own rules keep the page from some of them.
+            assert (kind, code) in (("basic", 403), ("nothing", 0)), said
+            assert not said or json.loads(said)["error"]["type"] == "ForbiddenException"
+        assert nothing_has_changed(catalog)
 
-def test_a_name_that_turns_to_the_catalog_is_refused(browser: Browser, catalog: EmbeddedCatalog) -> None:
-    """The browser then takes the catalog for the page's own site and allows everything. Only the catalog can tell."""
-    uri = known(catalog)
-    site = by_name(uri, EVIL)
-    browser.open(f"{site}/v1/config")
-    assert "answers to 127.0.0.1 and localhost alone" in browser.run("return document.body.innerText")
-    for kind, code, said in browser.run_and_wait(TRIES, tries(site, catalog.token_of(uri))):
-        # With no-cors its own rules keep the page from some of them.
-        assert (kind, code) in (("basic", 403), ("nothing", 0)), said
-        assert not said or json.loads(said)["error"]["type"] == "ForbiddenException"
-    assert nothing_has_changed(catalog)
+    def test_sees_nothing_of_the_status_port(self, browser: Browser, status: str) -> None:
+        with Elsewhere() as site:
+            browser.open(by_name(site.uri, EVIL))
+            asked = [
+                (f"{by_name(status, name)}{page}", {"mode": mode})
+                for name in ("127.0.0.1", "localhost", EVIL)
+                for page in PAGES
+                for mode in ("cors", "no-cors")
+            ]
+            for kind, code, said in browser.run_and_wait(TRIES, asked):
+                assert kind in ("nothing", "opaque")
+                assert (code, said) == (0, "")
 
+    def test_whose_name_leads_to_the_status_port_is_refused(self, browser: Browser, status: str) -> None:
+        site = by_name(status, EVIL)
+        browser.open(f"{site}/")
+        assert "`health.hosts`" in browser.run("return document.body.innerText")
+        for _, code, said in browser.run_and_wait(TRIES, [(f"{site}{page}", {"mode": "cors"}) for page in PAGES]):
+            assert code == 403
+            assert "sensors" not in said
+            assert "plant-7" not in said
 
-def test_of_the_status_port_it_sees_nothing(browser: Browser, status: str) -> None:
-    with Elsewhere() as site:
-        browser.open(by_name(site.uri, EVIL))
-        asked = [
-            (f"{by_name(status, name)}{page}", {"mode": mode})
-            for name in ("127.0.0.1", "localhost", EVIL)
-            for page in PAGES
-            for mode in ("cors", "no-cors")
-        ]
-        for kind, code, said in browser.run_and_wait(TRIES, asked):
-            assert kind in ("nothing", "opaque")
-            assert (code, said) == (0, "")
-
-
-def test_a_name_that_turns_to_the_status_port_is_refused(browser: Browser, status: str) -> None:
-    site = by_name(status, EVIL)
-    browser.open(f"{site}/")
-    assert "`health.hosts`" in browser.run("return document.body.innerText")
-    for _, code, said in browser.run_and_wait(TRIES, [(f"{site}{page}", {"mode": "cors"}) for page in PAGES]):
-        assert code == 403
-        assert "sensors" not in said
-        assert "plant-7" not in said
-
-
-def test_who_follows_a_link_to_the_status_page_sees_it(browser: Browser, status: str) -> None:
-    with Elsewhere() as site:
-        browser.open(by_name(site.uri, EVIL))
-        browser.run("location.href = arguments[0]", f"{status}/")
-        browser.wait_for("verdict", "ready")
+    def test_may_link_to_the_status_page(self, browser: Browser, status: str) -> None:
+        with Elsewhere() as site:
+            browser.open(by_name(site.uri, EVIL))
+            browser.run("location.href = arguments[0]", f"{status}/")
+            browser.wait_for("verdict", "ready")

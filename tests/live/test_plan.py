@@ -118,115 +118,117 @@ def outcomes(bench: Bench, topic: str) -> Counter[str]:
     return +found
 
 
-@pytest.mark.parametrize("number", range(TOPICS))
-def test_a_plan_of_all_is_what_a_run_then_does(bench: Bench, number: int, kinds: Counter[str]) -> None:
-    """Of any topic: the tables as they would be are the tables as they are afterwards, and so are the dead.
+class TestPlan:
+    @pytest.mark.parametrize("number", range(TOPICS))
+    def test_of_all_records_is_what_a_run_then_does(self, bench: Bench, number: int, kinds: Counter[str]) -> None:
+        """Of any topic: the tables as they would be are the tables as they are afterwards, and so are the dead.
 
-    All tables, those of the dead letters and of the batch record too; and where the run is refused they stay.
-    """
-    seed = SEED + number
-    print(f"LAKEHOUSE_TEST_SEED={seed}")
-    topic, random = f"random_{seed}", drawn(seed)
-    create_topic(bench.broker, topic, 1 + seed % 2)
-    settings = settings_of(bench, topic, random)
-    if random.others:
-        bench.spark.sql(f"CREATE NAMESPACE {LAKE}.ns_{topic}")
-        bench.spark.sql(f"CREATE TABLE {LAKE}.ns_{topic}.events ({random.others}) PARTITIONED BY (days(event_time))")
-    if random.earlier:
-        produce(bench.broker, topic, [(None, value) for value in random.earlier])
-        bench.ingest(settings)
-    produce(bench.broker, topic, [(None, value) for value in random.values])
-    counted = outcomes(bench, topic) if random.earlier else Counter[str]()
-
-    found, before, there = planned(bench, topic, settings), states(bench, topic), namespaces(bench)
-    (stream,) = found.streams
-    kinds[kind_of(found)] += 1
-    if stream.refusal:
-        with pytest.raises(type(stream.refusal)) as refusal:
+        All tables, those of the dead letters and of the batch record too; and where the run is refused they stay.
+        """
+        seed = SEED + number
+        print(f"LAKEHOUSE_TEST_SEED={seed}")
+        topic, random = f"random_{seed}", drawn(seed)
+        create_topic(bench.broker, topic, 1 + seed % 2)
+        settings = settings_of(bench, topic, random)
+        if random.others:
+            bench.spark.sql(f"CREATE NAMESPACE {LAKE}.ns_{topic}")
+            bench.spark.sql(
+                f"CREATE TABLE {LAKE}.ns_{topic}.events ({random.others}) PARTITIONED BY (days(event_time))"
+            )
+        if random.earlier:
+            produce(bench.broker, topic, [(None, value) for value in random.earlier])
             bench.ingest(settings)
-        assert str(refusal.value) == str(stream.refusal)
-    else:
-        bench.ingest(settings)
-    after = states(bench, topic)
-    is_as_foreseen(found, before, after)
-    assert {*found.namespaces} == namespaces(bench) - there
-    if stream.refusal:
-        assert {name: shape(after[name]) for name in before} == {name: shape(each) for name, each in before.items()}
-        return
-    assert stream.whole
-    tally = stream.seen.tally
-    told = Counter(tally.dead) + Counter({each: tally.total(each) for each in ("landed", "filtered")})
-    assert +told == outcomes(bench, topic) - counted
-    if seed % 3 == 0:
-        again = planned(bench, topic, settings)
-        assert not again.changed
-        assert again.streams[0].there == 0
+        produce(bench.broker, topic, [(None, value) for value in random.values])
+        counted = outcomes(bench, topic) if random.earlier else Counter[str]()
 
+        found, before, there = planned(bench, topic, settings), states(bench, topic), namespaces(bench)
+        (stream,) = found.streams
+        kinds[kind_of(found)] += 1
+        if stream.refusal:
+            with pytest.raises(type(stream.refusal)) as refusal:
+                bench.ingest(settings)
+            assert str(refusal.value) == str(stream.refusal)
+        else:
+            bench.ingest(settings)
+        after = states(bench, topic)
+        is_as_foreseen(found, before, after)
+        assert {*found.namespaces} == namespaces(bench) - there
+        if stream.refusal:
+            assert {name: shape(after[name]) for name in before} == {name: shape(each) for name, each in before.items()}
+            return
+        assert stream.whole
+        tally = stream.seen.tally
+        told = Counter(tally.dead) + Counter({each: tally.total(each) for each in ("landed", "filtered")})
+        assert +told == outcomes(bench, topic) - counted
+        if seed % 3 == 0:
+            again = planned(bench, topic, settings)
+            assert not again.changed
+            assert again.streams[0].there == 0
 
-def test_a_sample_says_of_how_much_it_is_and_a_refusal_is_that_of_the_run(bench: Bench, topic: str) -> None:
-    create_topic(bench.broker, topic, 1)
-    produce(bench.broker, topic, [(None, b'{"n": %d, "ts_ms": 1750000000000}' % n) for n in range(100)])
-    (stream,) = planned(bench, topic, bench.settings(topic), sample=30).streams
-    assert (stream.seen.offsets, stream.there, stream.whole) == (30, 100, False)
-    bench.ingest(bench.settings(topic))
-    moved = bench.settings(topic, table={"partition_by": ["hour(event_time)"]})
-    found = planned(bench, topic, moved)
-    assert code_of(found) == TableChanged.exit_code
-    assert "is partitioned by [day(event_time)]" in str(found.streams[0].refusal)
+    def test_of_a_sample_says_how_much_it_saw_and_shows_a_refusal(self, bench: Bench, topic: str) -> None:
+        create_topic(bench.broker, topic, 1)
+        produce(bench.broker, topic, [(None, b'{"n": %d, "ts_ms": 1750000000000}' % n) for n in range(100)])
+        (stream,) = planned(bench, topic, bench.settings(topic), sample=30).streams
+        assert (stream.seen.offsets, stream.there, stream.whole) == (30, 100, False)
+        bench.ingest(bench.settings(topic))
+        moved = bench.settings(topic, table={"partition_by": ["hour(event_time)"]})
+        found = planned(bench, topic, moved)
+        assert code_of(found) == TableChanged.exit_code
+        assert "is partitioned by [day(event_time)]" in str(found.streams[0].refusal)
 
+    def test_by_the_command_creates_not_even_the_warehouse_folder(
+        self, bench: Bench, topic: str, tmp_path: Path
+    ) -> None:
+        """From an empty folder, for machines; nothing but JSON is said, no group has offsets."""
+        create_topic(bench.broker, topic, 1)
+        produce(bench.broker, topic, [(None, b'{"n": 1, "ts_ms": 1750000000000}'), (None, b"{")])
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "lakehouse_ingest",
+                "plan",
+                "--topics",
+                topic,
+                "--brokers",
+                bench.broker,
+                "--json",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
+        )
+        assert ended.returncode == WOULD_CHANGE, ended.stderr
+        told = json.loads(ended.stdout)
+        assert told["namespaces"] == ["ingest"]
+        assert {each["table"]: each["change"] for each in told["tables"]} == dict.fromkeys(
+            (f"ingest.{name}" for name in (topic, "dead_letters", "lakehouse_batches")), "make"
+        )
+        (stream,) = told["streams"]
+        assert (stream["records_seen"], stream["landed"], stream["dead"]) == (2, 1, {"broken_json": 1})
+        assert stream["first_dead"]["broken_json"]["offset"] == 1
+        assert list(tmp_path.iterdir()) == []
+        reader = Kafka(SourceSettings(brokers=bench.broker), [topic])
+        assert reader.committed(topic) == {}
 
-def test_the_command_makes_not_even_the_folder_of_a_warehouse(bench: Bench, topic: str, tmp_path: Path) -> None:
-    """From an empty folder, for machines; nothing but JSON is said, no group has offsets."""
-    create_topic(bench.broker, topic, 1)
-    produce(bench.broker, topic, [(None, b'{"n": 1, "ts_ms": 1750000000000}'), (None, b"{")])
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "lakehouse_ingest",
-            "plan",
-            "--topics",
-            topic,
-            "--brokers",
-            bench.broker,
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
-    )
-    assert ended.returncode == WOULD_CHANGE, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told["namespaces"] == ["ingest"]
-    assert {each["table"]: each["change"] for each in told["tables"]} == dict.fromkeys(
-        (f"ingest.{name}" for name in (topic, "dead_letters", "lakehouse_batches")), "make"
-    )
-    (stream,) = told["streams"]
-    assert (stream["records_seen"], stream["landed"], stream["dead"]) == (2, 1, {"broken_json": 1})
-    assert stream["first_dead"]["broken_json"]["offset"] == 1
-    assert list(tmp_path.iterdir()) == []
-    reader = Kafka(SourceSettings(brokers=bench.broker), [topic])
-    assert reader.committed(topic) == {}
-
-
-@pytest.mark.parametrize("seconds", [0.0, 3.0, 8.0])
-def test_an_interruption_is_no_outlook(
-    bench: Bench, topic: str, tmp_path: Path, jars_folder: Path | None, seconds: float
-) -> None:
-    """Ctrl-C while Spark starts, while the start offsets are looked up, or in a batch. Only Spark's log lines are
-    printed, and nothing about the catalog."""
-    create_topic(bench.broker, topic, 1)
-    produce(bench.broker, topic, ((None, b'{"n": 1}') for _ in range(100_000)))
-    with Pipelines(tmp_path, jars_folder) as pipelines:
-        text = settings_text("plan", bench.broker, bench.uri, f"ns_{topic}", topic=topic, max_records=500)
-        running = pipelines.start(text, "--all", verb="plan")
-        assert until(lambda: running.ended or any(map(is_spark, running.family())), STARTING)
-        sleep(seconds)
-        running.send_to_group(SIGINT)
-        assert running.wait() == 130
-        assert running.last_words() == []
-        assert "Traceback" not in running.tail()
-        assert until(lambda: not running.family(), STARTING), "its JVM outlives it"
+    @pytest.mark.parametrize("seconds", [0.0, 3.0, 8.0])
+    def test_that_is_interrupted_prints_nothing_and_leaves_no_process(
+        self, bench: Bench, topic: str, tmp_path: Path, jars_folder: Path | None, seconds: float
+    ) -> None:
+        """Ctrl-C while Spark starts, while the start offsets are looked up, or in a batch. Only Spark's log lines are
+        printed, and nothing about the catalog."""
+        create_topic(bench.broker, topic, 1)
+        produce(bench.broker, topic, ((None, b'{"n": 1}') for _ in range(100_000)))
+        with Pipelines(tmp_path, jars_folder) as pipelines:
+            text = settings_text("plan", bench.broker, bench.uri, f"ns_{topic}", topic=topic, max_records=500)
+            running = pipelines.start(text, "--all", verb="plan")
+            assert until(lambda: running.ended or any(map(is_spark, running.family())), STARTING)
+            sleep(seconds)
+            running.send_to_group(SIGINT)
+            assert running.wait() == 130
+            assert running.last_words() == []
+            assert "Traceback" not in running.tail()
+            assert until(lambda: not running.family(), STARTING), "its JVM outlives it"

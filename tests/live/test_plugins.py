@@ -46,12 +46,6 @@ WINDOWS = 'table = "windows"\ntypes = ["window"]'
 DOORS = 'table = "doors"\ntypes = ["door"]\ncolumns = [{ name = "room", type = "long" }]'
 
 
-@pytest.mark.parametrize("check", FORMAT_CHECKS, ids=lambda check: check.__name__)
-def test_their_format_passes_our_suite(check: FormatCheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(install(tmp_path, {formats.GROUP: {"lines": "LINES"}}))
-    check(LINES, SAMPLES)
-
-
 class ImpatientPlant(Plant):
     """Waits less for records that do not come, but longer than the client waits for an unknown topic."""
 
@@ -68,34 +62,39 @@ def filled(broker: str) -> Iterator[Filled]:
     consumers.let_go_all()
 
 
-@pytest.mark.parametrize("check", SOURCE_CHECKS, ids=lambda check: check.__name__)
-def test_their_source_passes_our_suite(filled: Filled, check: SourceCheck) -> None:
-    check(filled)
+class TestPlugin:
+    @pytest.mark.parametrize("check", FORMAT_CHECKS, ids=lambda check: check.__name__)
+    def test_format_passes_our_suite(self, check: FormatCheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(install(tmp_path, {formats.GROUP: {"lines": "LINES"}}))
+        check(LINES, SAMPLES)
 
+    @pytest.mark.parametrize("check", SOURCE_CHECKS, ids=lambda check: check.__name__)
+    def test_source_passes_our_suite(self, filled: Filled, check: SourceCheck) -> None:
+        check(filled)
 
-def test_a_pipeline_reads_their_source_in_their_format(
-    broker: str, rest_uri: str, topic: str, tmp_path: Path, jars_folder: Path | None
-) -> None:
-    """In a process of its own: installing the package is enough, and no code of ours knows about it."""
-    create_topic(broker, topic)
-    produce(broker, topic, [(None, value) for value in EVENTS])
-    install(tmp_path, {formats.GROUP: {"lines": "LINES"}, sources.GROUP: {"plant": "Plant"}})
-    settings = settings_text(
-        topic, "nowhere:1", rest_uri, topic, type_from="field:kind", table=f"{WINDOWS}\n[[streams.tables]]\n{DOORS}"
-    )
-    settings = settings.replace("[[streams]]\n", '[[streams]]\nformat = "lines"\n').replace(
-        "[source]\n", f'[source]\nkind = "plant"\noptions = {{ servers = "{broker}" }}\n'
-    )
-    with Pipelines(tmp_path, jars_folder, environment={"PYTHONPATH": str(tmp_path)}) as pipelines:
-        pipelines.drain(settings)
-    reader = Reader(rest_uri, topic)
-    doors = reader.table("doors").scan().to_arrow().to_pylist()
-    assert sorted((row["_source"]["offset"], row["room"]) for row in doors) == [(0, 1), (5, 4)]
-    (window,) = reader.table("windows").scan().to_arrow().to_pylist()
-    assert (window["kind"], window["room"], window["open"]) == ("window", "2", "yes")
-    dead = reader.table("dead_letters").scan().to_arrow().to_pylist()
-    assert {(row["_source"]["offset"], row["reason"]) for row in dead} == {
-        (2, Reason.BROKEN),
-        (3, Reason.NO_TABLE),
-        (4, Reason.WRONG_TYPE),
-    }
+    def test_source_and_format_are_used_by_a_pipeline(
+        self, broker: str, rest_uri: str, topic: str, tmp_path: Path, jars_folder: Path | None
+    ) -> None:
+        """In a process of its own: installing the package is enough, and no code of ours knows about it."""
+        create_topic(broker, topic)
+        produce(broker, topic, [(None, value) for value in EVENTS])
+        install(tmp_path, {formats.GROUP: {"lines": "LINES"}, sources.GROUP: {"plant": "Plant"}})
+        settings = settings_text(
+            topic, "nowhere:1", rest_uri, topic, type_from="field:kind", table=f"{WINDOWS}\n[[streams.tables]]\n{DOORS}"
+        )
+        settings = settings.replace("[[streams]]\n", '[[streams]]\nformat = "lines"\n').replace(
+            "[source]\n", f'[source]\nkind = "plant"\noptions = {{ servers = "{broker}" }}\n'
+        )
+        with Pipelines(tmp_path, jars_folder, environment={"PYTHONPATH": str(tmp_path)}) as pipelines:
+            pipelines.drain(settings)
+        reader = Reader(rest_uri, topic)
+        doors = reader.table("doors").scan().to_arrow().to_pylist()
+        assert sorted((row["_source"]["offset"], row["room"]) for row in doors) == [(0, 1), (5, 4)]
+        (window,) = reader.table("windows").scan().to_arrow().to_pylist()
+        assert (window["kind"], window["room"], window["open"]) == ("window", "2", "yes")
+        dead = reader.table("dead_letters").scan().to_arrow().to_pylist()
+        assert {(row["_source"]["offset"], row["reason"]) for row in dead} == {
+            (2, Reason.BROKEN),
+            (3, Reason.NO_TABLE),
+            (4, Reason.WRONG_TYPE),
+        }

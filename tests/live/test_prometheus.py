@@ -33,14 +33,6 @@ NEWEST = 1_780_000_000  # event time
 WINDOW = "10m"  # longer than the test, so that whatever has happened lies within
 
 
-def test_the_configuration_is_valid_and_each_alert_fires_for_what_it_is_for() -> None:
-    promtool("check", "config", "prometheus.yml")
-    promtool("test", "rules", "alerts_test.yml")
-    tested = Path("deploy/prometheus/alerts_test.yml").read_text(encoding="utf-8")
-    for alert in alerts():
-        assert f"alertname: {alert}\n        exp_alerts:\n" in tested, f"{alert} is never seen to fire"
-
-
 @contextmanager
 def exposed(seen: Recording) -> Iterator[str]:
     """Where the metrics can be scraped."""
@@ -85,66 +77,74 @@ class Meddler:
         self.neighbours.append(int(snapshot.summary["added-files-size"] or 0))
 
 
-@pytest.mark.usefixtures("_looks_often")
-def test_every_metric_is_true_and_every_panel_and_alert_finds_it(
-    bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
-    monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
-    create_topic(bench.broker, topic, 2)
-    proxy = Faulty(bench.uri)
-    meddler = Meddler(bench, proxy, topic)
-    write = OnSpark.write
+class TestPrometheus:
+    def test_accepts_the_configuration_and_each_alert_fires(self) -> None:
+        promtool("check", "config", "prometheus.yml")
+        promtool("test", "rules", "alerts_test.yml")
+        tested = Path("deploy/prometheus/alerts_test.yml").read_text(encoding="utf-8")
+        for alert in alerts():
+            assert f"alertname: {alert}\n        exp_alerts:\n" in tested, f"{alert} is never seen to fire"
 
-    def meddled(on_spark: OnSpark, work: Work, tasks: Tasks) -> Sequence[Receipt]:
-        meddler.before(work)
-        return write(on_spark, work, tasks)
+    @pytest.mark.usefixtures("_looks_often")
+    def test_has_true_numbers_for_every_metric_panel_and_alert(
+        self, bench: Bench, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It meets a dead letter, a new column, a neighbour's commit, an outage, a lost answer, and many snapshots."""
+        monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
+        create_topic(bench.broker, topic, 2)
+        proxy = Faulty(bench.uri)
+        meddler = Meddler(bench, proxy, topic)
+        write = OnSpark.write
 
-    def has_landed(count: int) -> bool:
-        if seen.total("lakehouse.restarts"):
-            meddler.outages[0].times = 0
-        return seen.total("lakehouse.offset", topic=topic) == count
+        def meddled(on_spark: OnSpark, work: Work, tasks: Tasks) -> Sequence[Receipt]:
+            meddler.before(work)
+            return write(on_spark, work, tasks)
 
-    with (
-        proxy,
-        recorded() as seen,
-        exposed(seen) as target,
-        Prometheus(tmp_path, {"lakehouse-ingest": target}) as prometheus,
-    ):
-        _discard(bench, "thrown_away", seen)
-        monkeypatch.setattr(OnSpark, "write", meddled)
-        at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
-        settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "keep_for": 0, "batch_every": 0})
-        proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')
-        pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False)
-        began = time.time()
-        with running(pipeline):
-            values = [
-                *(value for _, value, *_ in events(range(10), 1)),
-                b"{",
-                f'{{"n": 11, "ts_ms": {NEWEST * 1000}, "new": "column"}}'.encode(),
-            ]
-            for number, value in enumerate(values):
-                produce(bench.broker, topic, [(None, value, None, None, number % 2)])
-                if number in (3, 6, 9):
-                    assert until(partial(has_landed, number + 1), 120)
-            assert until(partial(has_landed, len(values)), 120)
-            assert sum(of_stream(settings.source, settings.streams[0]).ends().values()) == len(values)
-            assert until(lambda: bool(seen.points("lakehouse.spark.phase.duration")), 30)
-        report(pipeline.watch, settings, prove(settings))
-        assert isinstance(seen.telemetry, LiveTelemetry)
-        seen.telemetry._outage.lost("traces", 3)  # what costs something: tests/live/test_telemetry_otlp
-        assert {it.name for it in INSTRUMENTS.values() if seen.points(it.name)} == set(INSTRUMENTS)
-        _true(bench, seen, topic, pipeline.landed, values, sum(meddler.neighbours), began)
-        scraped = time.time()
-        assert until(lambda: bool(prometheus.ask(f"timestamp(up) > {scraped} + 6")), 60)
-        for panel, query in panel_queries(WINDOW):
-            assert _numbers(prometheus, query), f"{panel} has nothing to show: {query}"
-        for alert, expression in alerts().items():
-            assert _numbers(prometheus, uncompared(expression)), f"{alert} has nothing to judge: {expression}"
-        assert {rule["name"]: rule["health"] for rule in prometheus.rules()} == dict.fromkeys(alerts(), "ok")
-        landed = f'sum(lakehouse_records_total{{lakehouse_stream="{topic}",lakehouse_outcome="landed"}})'
-        assert prometheus.value(landed) == 11
+        def has_landed(count: int) -> bool:
+            if seen.total("lakehouse.restarts"):
+                meddler.outages[0].times = 0
+            return seen.total("lakehouse.offset", topic=topic) == count
+
+        with (
+            proxy,
+            recorded() as seen,
+            exposed(seen) as target,
+            Prometheus(tmp_path, {"lakehouse-ingest": target}) as prometheus,
+        ):
+            _discard(bench, "thrown_away", seen)
+            monkeypatch.setattr(OnSpark, "write", meddled)
+            at = {"uri": proxy.uri, "namespace": f"ns_{topic}"}
+            settings = bench.settings(topic, catalog=at, ledger={"keep_snapshots": 2, "keep_for": 0, "batch_every": 0})
+            proxy.fail(503, when=AFTER, path=rf"/tables/{topic}$", body='"ref-name":"main"')
+            pipeline = bench.pipeline(settings, telemetry=seen.telemetry, drain=False)
+            began = time.time()
+            with running(pipeline):
+                values = [
+                    *(value for _, value, *_ in events(range(10), 1)),
+                    b"{",
+                    f'{{"n": 11, "ts_ms": {NEWEST * 1000}, "new": "column"}}'.encode(),
+                ]
+                for number, value in enumerate(values):
+                    produce(bench.broker, topic, [(None, value, None, None, number % 2)])
+                    if number in (3, 6, 9):
+                        assert until(partial(has_landed, number + 1), 120)
+                assert until(partial(has_landed, len(values)), 120)
+                assert sum(of_stream(settings.source, settings.streams[0]).ends().values()) == len(values)
+                assert until(lambda: bool(seen.points("lakehouse.spark.phase.duration")), 30)
+            report(pipeline.watch, settings, prove(settings))
+            assert isinstance(seen.telemetry, LiveTelemetry)
+            seen.telemetry._outage.lost("traces", 3)  # what costs something: tests/live/test_telemetry_otlp
+            assert {it.name for it in INSTRUMENTS.values() if seen.points(it.name)} == set(INSTRUMENTS)
+            _true(bench, seen, topic, pipeline.landed, values, sum(meddler.neighbours), began)
+            scraped = time.time()
+            assert until(lambda: bool(prometheus.ask(f"timestamp(up) > {scraped} + 6")), 60)
+            for panel, query in panel_queries(WINDOW):
+                assert _numbers(prometheus, query), f"{panel} has nothing to show: {query}"
+            for alert, expression in alerts().items():
+                assert _numbers(prometheus, uncompared(expression)), f"{alert} has nothing to judge: {expression}"
+            assert {rule["name"]: rule["health"] for rule in prometheus.rules()} == dict.fromkeys(alerts(), "ok")
+            landed = f'sum(lakehouse_records_total{{lakehouse_stream="{topic}",lakehouse_outcome="landed"}})'
+            assert prometheus.value(landed) == 11
 
 
 def _numbers(prometheus: Prometheus, query: str) -> list[str]:

@@ -111,150 +111,148 @@ def manifest_lists(table: Table, store: MinIO) -> tuple[set[str], set[str]]:
     return known, {key for key in store.keys(BUCKET, f"{folder}/metadata/") if "/snap-" in key}
 
 
-def test_a_pipeline_lands_on_s3_by_the_embedded_catalog_and_two_readers_agree(
-    store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
-) -> None:
-    """Old snapshots are expired with their files: each manifest list in the store belongs to a snapshot."""
-    create_topic(broker, topic, 2)
-    fill(broker, topic, EVENTS, 2)
-    home = folder / "lakehouse"
-    settings = settings_on_s3(
-        topic,
-        broker,
-        catalog=f'path = "{home}"\nwarehouse = "{PLACE}"',
-        s3=keys_text(s3_of(store)),
-        max_records=EVENTS // 8,
-        keep_snapshots=4,
-    )
-    with Pipelines(folder, jars_folder) as pipelines:
-        running = pipelines.start(settings, "--until-latest")
-        running.wait_for("batch_landed")
-        commands = [arguments(pid).decode() for pid in [running.pid, running.jvm(), *running.family()]]
-        assert all(commands[:2])
-        assert running.wait(120) == 0, running.tail()
-        said = running.log.read_text()
-    assert not [each for each in commands if store.secret_key in each], "anyone on the machine can see them"
-    assert store.secret_key not in said
-    assert running.events("snapshots_expired")
-    assert not running.events("snapshots_not_expired")
-    assert [each.name for each in home.iterdir()] == [".lakehouse"], "the folder holds the catalog alone"
-    tables = (f"{topic}.events", f"{topic}.dead_letters")
-    with served(home, store, jars_folder) as uri:
-        lake = lake_of(uri, store)
-        assert lake.load_table(tables[0]).location().startswith(PLACE)
-        assert by_pyiceberg(lake, *tables) == by_duckdb(uri, store, *tables) == expected(topic)
-        known, there = manifest_lists(lake.load_table(tables[0]), store)
-    assert there == known
-
-
-def test_credentials_of_the_catalog_open_the_files_for_both_clients(
-    store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
-) -> None:
-    """Our client reads and writes, in the process and in its tasks. Spark's deletes files of old snapshots."""
-    create_topic(broker, topic, 2)
-    fill(broker, topic, EVENTS, 2)
-    with (
-        served(folder / "lakehouse", store, jars_folder) as uri,
-        Gateway(uri) as gateway,
-        Pipelines(folder, jars_folder) as pipelines,
-    ):
-        gateway.vended = files_of(store)
+class TestPipelineOnS3:
+    def test_with_the_embedded_catalog_writes_what_two_readers_find(
+        self, store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
+    ) -> None:
+        """Old snapshots are expired with their files: each manifest list in the store belongs to a snapshot."""
+        create_topic(broker, topic, 2)
+        fill(broker, topic, EVENTS, 2)
+        home = folder / "lakehouse"
         settings = settings_on_s3(
             topic,
             broker,
-            uri=gateway.uri,
-            catalog=f'token = "{gateway.token()}"\nvended_credentials = true',
-            s3=keys_text(s3_of(store), keys=False),
+            catalog=f'path = "{home}"\nwarehouse = "{PLACE}"',
+            s3=keys_text(s3_of(store)),
             max_records=EVENTS // 8,
             keep_snapshots=4,
         )
-        drained = pipelines.drain(settings)
-        assert drained.events("snapshots_expired")
-        assert not drained.events("snapshots_not_expired")
-        assert gateway.seen["vended to spark"]
-        assert gateway.seen["vended to pyiceberg"]
+        with Pipelines(folder, jars_folder) as pipelines:
+            running = pipelines.start(settings, "--until-latest")
+            running.wait_for("batch_landed")
+            commands = [arguments(pid).decode() for pid in [running.pid, running.jvm(), *running.family()]]
+            assert all(commands[:2])
+            assert running.wait(120) == 0, running.tail()
+            said = running.log.read_text()
+        assert not [each for each in commands if store.secret_key in each], "anyone on the machine can see them"
+        assert store.secret_key not in said
+        assert running.events("snapshots_expired")
+        assert not running.events("snapshots_not_expired")
+        assert [each.name for each in home.iterdir()] == [".lakehouse"], "the folder holds the catalog alone"
         tables = (f"{topic}.events", f"{topic}.dead_letters")
-        assert by_pyiceberg(lake_of(uri, store), *tables) == expected(topic)
+        with served(home, store, jars_folder) as uri:
+            lake = lake_of(uri, store)
+            assert lake.load_table(tables[0]).location().startswith(PLACE)
+            assert by_pyiceberg(lake, *tables) == by_duckdb(uri, store, *tables) == expected(topic)
+            known, there = manifest_lists(lake.load_table(tables[0]), store)
+        assert there == known
 
-
-# -- what does not let us in ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "place", "kind", "named"),
-    [
-        ({"access_key": "planted-key"}, PLACE, SettingsRefused, "`s3.access_key`"),
-        ({"secret_key": "planted-secret"}, PLACE, SettingsRefused, "`s3.secret_key`"),
-        ({"region": "us-west-2"}, PLACE, SettingsRefused, "`s3.region`"),
-        ({}, "s3://nobodys/house", SettingsRefused, "`catalog.warehouse`"),
-        ({"endpoint": "http://127.0.0.1:9"}, PLACE, TryAgain, "`s3.endpoint`"),
-        ({"endpoint": "http://nowhere.invalid"}, PLACE, TryAgain, "`s3.endpoint`"),
-        ({"access_key": None, "secret_key": None}, PLACE, SettingsRefused, "`s3.access_key`"),
-        ({}, "gs://bucket/house", SettingsRefused, "`catalog.warehouse`"),
-    ],
-)
-def test_the_embedded_catalog_says_which_setting(
-    changes: dict[str, Any],
-    place: str,
-    kind: type[LakehouseError],
-    named: str,
-    store: MinIO,
-    folder: Path,
-    jars_folder: Path | None,
-) -> None:
-    catalog = CatalogSettings(path=folder, warehouse=place)
-    with pytest.raises(kind) as refusal, embedded(catalog, s3_of(store, **changes), jars_folder, 0):
-        pass
-    said = str(refusal.value)
-    assert named in said
-    assert len(said) <= 200
-    assert "planted" not in said
-
-
-def test_a_run_that_is_not_let_in_ends_with_that_sentence(
-    store: MinIO, broker: str, folder: Path, jars_folder: Path | None
-) -> None:
-    with Pipelines(folder, jars_folder) as pipelines:
-        running = pipelines.start(
-            settings_on_s3(
-                "refused",
+    def test_works_with_credentials_that_the_catalog_gives(
+        self, store: MinIO, broker: str, topic: str, folder: Path, jars_folder: Path | None
+    ) -> None:
+        """Our client reads and writes, in the process and in its tasks. Spark's deletes files of old snapshots."""
+        create_topic(broker, topic, 2)
+        fill(broker, topic, EVENTS, 2)
+        with (
+            served(folder / "lakehouse", store, jars_folder) as uri,
+            Gateway(uri) as gateway,
+            Pipelines(folder, jars_folder) as pipelines,
+        ):
+            gateway.vended = files_of(store)
+            settings = settings_on_s3(
+                topic,
                 broker,
-                catalog=f'path = "{folder / "lakehouse"}"\nwarehouse = "{PLACE}"',
-                s3=keys_text(s3_of(store, secret_key="planted-secret")),
+                uri=gateway.uri,
+                catalog=f'token = "{gateway.token()}"\nvended_credentials = true',
+                s3=keys_text(s3_of(store), keys=False),
+                max_records=EVENTS // 8,
+                keep_snapshots=4,
             )
-        )
-        assert running.wait(60) == REFUSED, running.tail()
-    (said,) = running.last_words()
-    assert "`s3.secret_key`" in said
-    assert "planted" not in running.log.read_text()
+            drained = pipelines.drain(settings)
+            assert drained.events("snapshots_expired")
+            assert not drained.events("snapshots_not_expired")
+            assert gateway.seen["vended to spark"]
+            assert gateway.seen["vended to pyiceberg"]
+            tables = (f"{topic}.events", f"{topic}.dead_letters")
+            assert by_pyiceberg(lake_of(uri, store), *tables) == expected(topic)
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "named"),
-    [
-        ({"secret_key": "planted-secret"}, SettingsRefused, "`s3.secret_key`"),
-        ({"access_key": "planted-key"}, SettingsRefused, "`s3.access_key`"),
-        ({"endpoint": "http://127.0.0.1:9"}, TryAgain, "`s3.endpoint`"),
-    ],
-)
-def test_a_start_by_another_catalog_says_which_setting(
-    changes: dict[str, Any],
-    kind: type[LakehouseError],
-    named: str,
-    store: MinIO,
-    folder: Path,
-    jars_folder: Path | None,
-) -> None:
-    """The catalog writes with keys of its own. Ours are first used for the branch that a start opens."""
-    with served(folder, store, jars_folder) as uri:
-        lake = PipelineTables(
-            connection_of(CatalogSettings(**in_settings(uri)), s3_of(store, **changes), uri), "denied"
-        )
-        lake.ensure_namespace("denied")
-        lake.create(TableSpec("denied.t", (Column("n", "long"),)))
-        with pytest.raises(kind) as refusal:
-            lake.claim("denied.t", [])
-    said = str(refusal.value)
-    assert named in said
-    assert len(said) <= 200
-    assert "planted" not in said
+class TestDeniedAccess:
+    @pytest.mark.parametrize(
+        ("changes", "place", "kind", "named"),
+        [
+            ({"access_key": "planted-key"}, PLACE, SettingsRefused, "`s3.access_key`"),
+            ({"secret_key": "planted-secret"}, PLACE, SettingsRefused, "`s3.secret_key`"),
+            ({"region": "us-west-2"}, PLACE, SettingsRefused, "`s3.region`"),
+            ({}, "s3://nobodys/house", SettingsRefused, "`catalog.warehouse`"),
+            ({"endpoint": "http://127.0.0.1:9"}, PLACE, TryAgain, "`s3.endpoint`"),
+            ({"endpoint": "http://nowhere.invalid"}, PLACE, TryAgain, "`s3.endpoint`"),
+            ({"access_key": None, "secret_key": None}, PLACE, SettingsRefused, "`s3.access_key`"),
+            ({}, "gs://bucket/house", SettingsRefused, "`catalog.warehouse`"),
+        ],
+    )
+    def test_of_the_embedded_catalog_names_the_setting(
+        self,
+        changes: dict[str, Any],
+        place: str,
+        kind: type[LakehouseError],
+        named: str,
+        store: MinIO,
+        folder: Path,
+        jars_folder: Path | None,
+    ) -> None:
+        catalog = CatalogSettings(path=folder, warehouse=place)
+        with pytest.raises(kind) as refusal, embedded(catalog, s3_of(store, **changes), jars_folder, 0):
+            pass
+        said = str(refusal.value)
+        assert named in said
+        assert len(said) <= 200
+        assert "planted" not in said
+
+    def test_of_a_run_ends_it_with_one_sentence(
+        self, store: MinIO, broker: str, folder: Path, jars_folder: Path | None
+    ) -> None:
+        with Pipelines(folder, jars_folder) as pipelines:
+            running = pipelines.start(
+                settings_on_s3(
+                    "refused",
+                    broker,
+                    catalog=f'path = "{folder / "lakehouse"}"\nwarehouse = "{PLACE}"',
+                    s3=keys_text(s3_of(store, secret_key="planted-secret")),
+                )
+            )
+            assert running.wait(60) == REFUSED, running.tail()
+        (said,) = running.last_words()
+        assert "`s3.secret_key`" in said
+        assert "planted" not in running.log.read_text()
+
+    @pytest.mark.parametrize(
+        ("changes", "kind", "named"),
+        [
+            ({"secret_key": "planted-secret"}, SettingsRefused, "`s3.secret_key`"),
+            ({"access_key": "planted-key"}, SettingsRefused, "`s3.access_key`"),
+            ({"endpoint": "http://127.0.0.1:9"}, TryAgain, "`s3.endpoint`"),
+        ],
+    )
+    def test_of_a_start_with_another_catalog_names_the_setting(
+        self,
+        changes: dict[str, Any],
+        kind: type[LakehouseError],
+        named: str,
+        store: MinIO,
+        folder: Path,
+        jars_folder: Path | None,
+    ) -> None:
+        """The catalog writes with keys of its own. Ours are first used for the branch that a start opens."""
+        with served(folder, store, jars_folder) as uri:
+            lake = PipelineTables(
+                connection_of(CatalogSettings(**in_settings(uri)), s3_of(store, **changes), uri), "denied"
+            )
+            lake.ensure_namespace("denied")
+            lake.create(TableSpec("denied.t", (Column("n", "long"),)))
+            with pytest.raises(kind) as refusal:
+                lake.claim("denied.t", [])
+        said = str(refusal.value)
+        assert named in said
+        assert len(said) <= 200
+        assert "planted" not in said

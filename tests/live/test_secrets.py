@@ -121,21 +121,22 @@ class Search:
         self.found |= {f"{name}: {where}" for spelled, name in self._spelled.items() if spelled in data}
 
 
-def test_the_search_finds_what_is_there() -> None:
-    secret = planted("it's \"q")
-    search = Search({"it": secret})
-    for number, said in enumerate(
-        [
-            secret,
-            json.dumps({"a": secret}),
-            quote(f"p={secret}"),
-            base64.b64encode(f"id:{secret}".encode()).decode(),
-            base64.urlsafe_b64encode(f"an-id:{secret}!".encode()).decode(),
-            base64.b64encode(f"the-id:{secret}?".encode()).decode(),
-        ]
-    ):
-        search.text(str(number), said)
-    assert search.found == {f"it: {number}" for number in range(6)}
+class TestSearch:
+    def test_finds_a_secret_in_every_spelling(self) -> None:
+        secret = planted("it's \"q")
+        search = Search({"it": secret})
+        for number, said in enumerate(
+            [
+                secret,
+                json.dumps({"a": secret}),
+                quote(f"p={secret}"),
+                base64.b64encode(f"id:{secret}".encode()).decode(),
+                base64.urlsafe_b64encode(f"an-id:{secret}!".encode()).decode(),
+                base64.b64encode(f"the-id:{secret}?".encode()).decode(),
+            ]
+        ):
+            search.text(str(number), said)
+        assert search.found == {f"it: {number}" for number in range(6)}
 
 
 # -- what is planted --------------------------------------------------------------------------------------
@@ -205,59 +206,6 @@ def plants(doors: Locked, collector: str, ui: int) -> Plants:
 
 def variable(setting: str) -> str:
     return f"{PREFIX}{setting.replace('.', '__').upper()}"
-
-
-# -- the pipeline -----------------------------------------------------------------------------------------
-
-
-def test_planted_secrets_are_nowhere(tmp_path: Path, jars_folder: Path | None) -> None:
-    folders = home, scratch, warehouse, outside = [tmp_path / name for name in ("home", "scratch", "lake", "outside")]
-    for folder in folders:
-        folder.mkdir()
-    ui = any_free_port()
-    with locked(outside, jars_folder) as doors, OtlpReceiver() as collector:
-        plant = plants(doors, collector.endpoint_http, ui)
-        search = Search(plant.secrets)
-        create_topic(doors.kafka.plain, NAME)
-        fill(doors.kafka.plain, NAME, EVENTS)
-        settings = doors.surroundings.settings(NAME, NAME, max_records=EVENTS // 4)
-        with Pipelines(home, jars_folder) as pipelines:
-            pipelines.environment |= {
-                **plant.environment,
-                SHOWN: str(home / "shown.txt"),
-                "TMPDIR": str(scratch),
-                "JAVA_TOOL_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
-            }
-            running = pipelines.start(settings, "--allow-code")
-            running.wait_for("batch_landed", 3)
-            search.learn(tokens(doors))
-            search_what_runs(search, running, scratch, ui)
-            good, doors.gateway.client = doors.gateway.client, ("ingest", "turned")
-            doors.gateway.revoke()
-            fill(doors.kafka.plain, NAME, EVENTS)
-            running.wait_for("retrying", 2)
-            search.learn(tokens(doors))
-            search_what_runs(search, running, scratch, ui)
-            search_other_verbs(search, home / "pipeline-1.toml", pipelines.environment)
-            running.send(SIGTERM)
-            assert running.wait() == 0, running.tail()
-            doors.gateway.client = good
-            (home / "refused").mkdir()
-            refuse(search, Pipelines(home / "refused", jars_folder, environment=pipelines.environment), settings)
-        search.learn(tokens(doors))
-        search.text("the spans", collector.spans())
-        search.text("the metrics", collector.metrics())
-        search_tables(search, doors.surroundings.reader(NAME))
-        for number, key in enumerate(doors.store.keys(BUCKET)):
-            doors.store.client.download_file(BUCKET, key, str(warehouse / f"{number}-{Path(key).name}"))
-    search.files("the warehouse", warehouse)
-    search.files("the settings file, the logs, what Spark showed within", home)
-    search.files("the catalog's own folder", outside / "catalog")
-    search.files("the working directory", ROOT, set(ROOT.glob(".*")))
-    shown = (home / "shown.txt").read_text()
-    assert "redacted" in shown
-    assert "KafkaReader(" in shown
-    assert not search.found, "\n".join(sorted(search.found))
 
 
 def tokens(doors: Locked) -> dict[str, str]:
@@ -333,55 +281,103 @@ def search_tables(search: Search, reader: Reader) -> None:
         search.text(f"rows of {name}", table.scan().to_arrow().to_pylist())
 
 
-# -- settings that are wrong beside a secret --------------------------------------------------------------
-
-
 SECRET = "s3cr3t-planted-beside"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"source.security.pasword": SECRET},
-        {"source.security.password": SECRET},
-        {"source.security.username": "u", "source.security.password": SECRET, "source.security.protocol": "ssl"},
-        {"source.security": SECRET},
-        {"source.security.ca": SECRET},
-        {"source.security.ca.fiel": SECRET},
-        {"source.options": f'{{"sasl.password": "{SECRET}"}}'},
-        {"source.options": f'{{"sasl.pasword": "{SECRET}"}}'},
-        {"source.options": SECRET},
-        {"catalog.token": f'["{SECRET}"]'},
-        {"catalog.token.fiel": SECRET},
-        {"catalog.token.file": SECRET},
-        {"catalog.headers": SECRET},
-        {"catalog.headers": f"{{broken: {SECRET}"},
-        {"catalog.uri": f"ftp://user:{SECRET}@host"},
-        {"catalog.properties": f'{{"type": "hive", "password": "{SECRET}"}}'},
-        {"catalog": SECRET},
-        {"s3.secret_key": SECRET},
-        {"s3": SECRET},
-        {"telemetry.headers": SECRET},
-        {"telemetry.header": SECRET},
-        {"spark.options": SECRET},
-        {"password": SECRET},
-    ],
-    ids="-".join,
-)
-def test_a_refusal_shows_no_secret_that_stands_where_it_is_wrong(
-    wrong: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    environment = {variable(name): value for name, value in wrong.items()}
-    assert SECRET not in said_at_start(Command(capsys), environment=environment)
+class TestPlantedSecrets:
+    def test_appear_nowhere(self, tmp_path: Path, jars_folder: Path | None) -> None:
+        folders = home, scratch, warehouse, outside = [
+            tmp_path / name for name in ("home", "scratch", "lake", "outside")
+        ]
+        for folder in folders:
+            folder.mkdir()
+        ui = any_free_port()
+        with locked(outside, jars_folder) as doors, OtlpReceiver() as collector:
+            plant = plants(doors, collector.endpoint_http, ui)
+            search = Search(plant.secrets)
+            create_topic(doors.kafka.plain, NAME)
+            fill(doors.kafka.plain, NAME, EVENTS)
+            settings = doors.surroundings.settings(NAME, NAME, max_records=EVENTS // 4)
+            with Pipelines(home, jars_folder) as pipelines:
+                pipelines.environment |= {
+                    **plant.environment,
+                    SHOWN: str(home / "shown.txt"),
+                    "TMPDIR": str(scratch),
+                    "JAVA_TOOL_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}",
+                }
+                running = pipelines.start(settings, "--allow-code")
+                running.wait_for("batch_landed", 3)
+                search.learn(tokens(doors))
+                search_what_runs(search, running, scratch, ui)
+                good, doors.gateway.client = doors.gateway.client, ("ingest", "turned")
+                doors.gateway.revoke()
+                fill(doors.kafka.plain, NAME, EVENTS)
+                running.wait_for("retrying", 2)
+                search.learn(tokens(doors))
+                search_what_runs(search, running, scratch, ui)
+                search_other_verbs(search, home / "pipeline-1.toml", pipelines.environment)
+                running.send(SIGTERM)
+                assert running.wait() == 0, running.tail()
+                doors.gateway.client = good
+                (home / "refused").mkdir()
+                refuse(search, Pipelines(home / "refused", jars_folder, environment=pipelines.environment), settings)
+            search.learn(tokens(doors))
+            search.text("the spans", collector.spans())
+            search.text("the metrics", collector.metrics())
+            search_tables(search, doors.surroundings.reader(NAME))
+            for number, key in enumerate(doors.store.keys(BUCKET)):
+                doors.store.client.download_file(BUCKET, key, str(warehouse / f"{number}-{Path(key).name}"))
+        search.files("the warehouse", warehouse)
+        search.files("the settings file, the logs, what Spark showed within", home)
+        search.files("the catalog's own folder", outside / "catalog")
+        search.files("the working directory", ROOT, set(ROOT.glob(".*")))
+        shown = (home / "shown.txt").read_text()
+        assert "redacted" in shown
+        assert "KafkaReader(" in shown
+        assert not search.found, "\n".join(sorted(search.found))
 
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"source.security.pasword": SECRET},
+            {"source.security.password": SECRET},
+            {"source.security.username": "u", "source.security.password": SECRET, "source.security.protocol": "ssl"},
+            {"source.security": SECRET},
+            {"source.security.ca": SECRET},
+            {"source.security.ca.fiel": SECRET},
+            {"source.options": f'{{"sasl.password": "{SECRET}"}}'},
+            {"source.options": f'{{"sasl.pasword": "{SECRET}"}}'},
+            {"source.options": SECRET},
+            {"catalog.token": f'["{SECRET}"]'},
+            {"catalog.token.fiel": SECRET},
+            {"catalog.token.file": SECRET},
+            {"catalog.headers": SECRET},
+            {"catalog.headers": f"{{broken: {SECRET}"},
+            {"catalog.uri": f"ftp://user:{SECRET}@host"},
+            {"catalog.properties": f'{{"type": "hive", "password": "{SECRET}"}}'},
+            {"catalog": SECRET},
+            {"s3.secret_key": SECRET},
+            {"s3": SECRET},
+            {"telemetry.headers": SECRET},
+            {"telemetry.header": SECRET},
+            {"spark.options": SECRET},
+            {"password": SECRET},
+        ],
+        ids="-".join,
+    )
+    def test_in_a_wrong_setting_are_not_shown_by_the_refusal(
+        self, wrong: dict[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        environment = {variable(name): value for name, value in wrong.items()}
+        assert SECRET not in said_at_start(Command(capsys), environment=environment)
 
-@pytest.mark.parametrize("text", ['token = "{}', "token = {}", 'catalog.token = "{}"\ncatalog = 1', '["{}"'])
-def test_a_file_that_is_not_well_formed_is_not_quoted(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "broken.toml"
-    config.write_text(text.format(SECRET))
-    assert SECRET not in said_at_start(Command(capsys), "--config", config)
+    @pytest.mark.parametrize("text", ['token = "{}', "token = {}", 'catalog.token = "{}"\ncatalog = 1', '["{}"'])
+    def test_in_a_broken_settings_file_are_not_quoted(
+        self, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = tmp_path / "broken.toml"
+        config.write_text(text.format(SECRET))
+        assert SECRET not in said_at_start(Command(capsys), "--config", config)
 
 
 def said_at_start(command: Command, *words: object, environment: Mapping[str, str] | None = None) -> str:

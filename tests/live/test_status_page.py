@@ -161,96 +161,6 @@ def _pictured(browser: Browser, name: str, *, whole: bool = True) -> None:
         browser.screenshot(Path(SHOTS, f"{name}.png"), whole=whole)
 
 
-def test_it_shows_all_that_there_is_to_know(browser: Browser, url: str) -> None:
-    browser.seen_as(WINDOW, "light")
-    browser.open(url)
-    browser.wait_for("verdict", "ready")
-    assert browser.run("return document.title") == "plant-7 · lakehouse-ingest"
-    assert "kafka at localhost:9092 → namespace iot" in browser.text("about")
-    streams = browser.text("streams")
-    assert "sensors, every 5 s" in streams
-    assert "running" in streams
-    assert browser.run("return document.querySelectorAll('#streams svg').length") == 6
-    assert "iot.sensors_status" in browser.text("tables")
-    assert "4611686018427387059" in browser.text("tables"), "the last snapshot, to the digit"
-    assert "~ level int -> long" in browser.text("tables")
-    assert browser.run("return document.querySelectorAll('#timeline rect').length") == 60, "the last ones"
-    assert "batch 59" in browser.text("batch")
-    assert "retrying" in browser.text("problems")
-    assert "503" in browser.text("problems")
-    all_of_it = browser.run("return document.documentElement.outerHTML")
-    assert "NaN" not in all_of_it
-    assert "undefined" not in browser.run("return document.body.innerText")
-    assert browser.console() == []
-    _pictured(browser, "status-page", whole=False)  # of docs
-
-
-def test_of_a_dead_letter_it_shows_the_shape_and_of_a_secret_nothing(browser: Browser, url: str) -> None:
-    browser.open(url)
-    browser.wait_for("dead", "broken_json")
-    shown = browser.text("dead")
-    assert '{"sensor": "xxxx-0", "level": 00.0,' in shown
-    assert '{"sensor": "xxxxx", "level": "xxxxxxxxx", "mail": "xxx@xxxxxxx.xxx"}' in shown
-    assert "level is not double" in shown
-    assert "sensors/3@812044" in shown
-    text = browser.run("return document.documentElement.outerHTML")
-    for said in (SECRET, "ada@", "hall-7", "seventeen", "Küche"):
-        assert said not in text
-    assert "a word about *** <script>" in browser.text("problems"), "text is never markup"
-    assert "\\u202egnp.exe" in browser.text("problems"), "and reads from left to right"
-    assert "taken" not in browser.run("return document.title")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_it_is_readable(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> None:
-    """Nothing but tables is wider than the screen, and every text stands out from what is behind it."""
-    browser.seen_as(size, scheme)
-    browser.open(url)
-    browser.wait_for("dead", "broken_json")
-    wide, screen = browser.run("const it = document.documentElement; return [it.scrollWidth, it.clientWidth]")
-    assert wide <= screen <= size[0]
-    worst = browser.run(CONTRAST)
-    assert worst[0][0] >= 4.5, worst
-    paper = browser.run("return getComputedStyle(document.body).backgroundColor")
-    assert (paper == "rgb(13, 17, 23)") == (scheme == "dark")
-    _pictured(browser, f"{'phone' if size == PHONE else 'desk'}-{scheme}")
-
-
-def test_figures_read_as_in_a_terminal(browser: Browser, url: str) -> None:
-    """The page draws itself in JavaScript, and everything else in Python; both have the same rules."""
-    browser.open(url)
-    times = [0, 0.04, 0.36, 1.5, 2, 9.9, 9.96, 10, 45.4, 119, 120, 7_199, 7_200, 172_799, 172_800, 1e7]
-    sizes = [0, 9, 1_023, 1_024, 5_000, 10_300, 5_000_000, 5e9, 3e12, 9e15]
-    counts = [0, 7, 999, 1_234, 1_234_567]
-    for name, figure, values in (
-        ("seconds", figures.seconds, times),
-        ("since", figures.ago, times),
-        ("bytes", figures.size, sizes),
-        ("count", figures.count, counts),
-    ):
-        drawn = browser.run(f"return arguments[0].map(each => {name}(each))", values)
-        assert drawn == [figure(each) for each in values]
-    rates = browser.run("return arguments[0].map(perSecond)", [0, 0.26, 3.14, 12.3, 1_234])
-    assert rates == [f"{figures.rate(each)}/s" for each in (0, 0.26, 3.14, 12.3, 1_234)]
-
-
-def test_it_is_used_with_the_keyboard_alone(browser: Browser, url: str) -> None:
-    browser.seen_as(DESK, "light")
-    browser.open(url)
-    browser.wait_for("dead", "broken_json")
-    reached = []
-    for _ in range(30):
-        browser.press("tab")
-        it = browser.run("const it = document.activeElement; return it.dataset.key || it.id || it.getAttribute('href')")
-        if it is None or it in reached:
-            break
-        reached.append(it)
-    assert {"#h-tables", "sensors lag", "batches orders", "tables", "dead", "problems", "/ready"} <= {*reached}
-    _goes_through(browser, "sensors landed", "59 minutes ago")
-    _goes_through(browser, "batches sensors", "sensors, batch 30")
-
-
 def _goes_through(browser: Browser, key: str, first: str) -> None:
     """To the first of all values, where one stays when the page looks again; and away from it."""
     label: Any = "return document.querySelector(`[data-key='${arguments[0]}']`).getAttribute('aria-label')"
@@ -266,19 +176,109 @@ def _goes_through(browser: Browser, key: str, first: str) -> None:
     assert "Arrow keys go through" in browser.run(label, key)
 
 
-def test_it_asks_nobody_but_us_and_says_when_nobody_answers(browser: Browser) -> None:
-    watch = Watch("plant-7", OFF)
-    watch.board.expect(["s", "another"])
-    with watch.serving(HealthSettings(port=0)) as at:
-        assert at
-        browser.open(at)
-        browser.wait_for("verdict", "not ready")
-        assert browser.run("return document.title").startswith("! ")
-        assert "s: starting" in browser.text("reasons")
-        assert "no batch committed yet" in browser.text("streams")
-        assert "None yet." in browser.text("batch")
-        asked = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
-        assert set(asked) == {f"{at}/status.json"}
-        assert "NaN" not in browser.run("return document.body.innerHTML")
-    browser.wait_for("verdict", "no answer")
-    assert browser.run("return document.getElementById('main').className") == "stale"
+class TestStatusPage:
+    def test_shows_streams_tables_batches_and_problems(self, browser: Browser, url: str) -> None:
+        browser.seen_as(WINDOW, "light")
+        browser.open(url)
+        browser.wait_for("verdict", "ready")
+        assert browser.run("return document.title") == "plant-7 · lakehouse-ingest"
+        assert "kafka at localhost:9092 → namespace iot" in browser.text("about")
+        streams = browser.text("streams")
+        assert "sensors, every 5 s" in streams
+        assert "running" in streams
+        assert browser.run("return document.querySelectorAll('#streams svg').length") == 6
+        assert "iot.sensors_status" in browser.text("tables")
+        assert "4611686018427387059" in browser.text("tables"), "the last snapshot, to the digit"
+        assert "~ level int -> long" in browser.text("tables")
+        assert browser.run("return document.querySelectorAll('#timeline rect').length") == 60, "the last ones"
+        assert "batch 59" in browser.text("batch")
+        assert "retrying" in browser.text("problems")
+        assert "503" in browser.text("problems")
+        all_of_it = browser.run("return document.documentElement.outerHTML")
+        assert "NaN" not in all_of_it
+        assert "undefined" not in browser.run("return document.body.innerText")
+        assert browser.console() == []
+        _pictured(browser, "status-page", whole=False)  # of docs
+
+    def test_shows_only_the_shape_of_a_dead_letter_and_no_secret(self, browser: Browser, url: str) -> None:
+        browser.open(url)
+        browser.wait_for("dead", "broken_json")
+        shown = browser.text("dead")
+        assert '{"sensor": "xxxx-0", "level": 00.0,' in shown
+        assert '{"sensor": "xxxxx", "level": "xxxxxxxxx", "mail": "xxx@xxxxxxx.xxx"}' in shown
+        assert "level is not double" in shown
+        assert "sensors/3@812044" in shown
+        text = browser.run("return document.documentElement.outerHTML")
+        for said in (SECRET, "ada@", "hall-7", "seventeen", "Küche"):
+            assert said not in text
+        assert "a word about *** <script>" in browser.text("problems"), "text is never markup"
+        assert "\\u202egnp.exe" in browser.text("problems"), "and reads from left to right"
+        assert "taken" not in browser.run("return document.title")
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+    def test_is_readable_in_light_and_dark_on_desk_and_phone(
+        self, browser: Browser, url: str, size: tuple[int, int], scheme: str
+    ) -> None:
+        """Nothing but tables is wider than the screen, and every text stands out from what is behind it."""
+        browser.seen_as(size, scheme)
+        browser.open(url)
+        browser.wait_for("dead", "broken_json")
+        wide, screen = browser.run("const it = document.documentElement; return [it.scrollWidth, it.clientWidth]")
+        assert wide <= screen <= size[0]
+        worst = browser.run(CONTRAST)
+        assert worst[0][0] >= 4.5, worst
+        paper = browser.run("return getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(13, 17, 23)") == (scheme == "dark")
+        _pictured(browser, f"{'phone' if size == PHONE else 'desk'}-{scheme}")
+
+    def test_writes_figures_as_a_terminal_does(self, browser: Browser, url: str) -> None:
+        """The page draws itself in JavaScript, and everything else in Python; both have the same rules."""
+        browser.open(url)
+        times = [0, 0.04, 0.36, 1.5, 2, 9.9, 9.96, 10, 45.4, 119, 120, 7_199, 7_200, 172_799, 172_800, 1e7]
+        sizes = [0, 9, 1_023, 1_024, 5_000, 10_300, 5_000_000, 5e9, 3e12, 9e15]
+        counts = [0, 7, 999, 1_234, 1_234_567]
+        for name, figure, values in (
+            ("seconds", figures.seconds, times),
+            ("since", figures.ago, times),
+            ("bytes", figures.size, sizes),
+            ("count", figures.count, counts),
+        ):
+            drawn = browser.run(f"return arguments[0].map(each => {name}(each))", values)
+            assert drawn == [figure(each) for each in values]
+        rates = browser.run("return arguments[0].map(perSecond)", [0, 0.26, 3.14, 12.3, 1_234])
+        assert rates == [f"{figures.rate(each)}/s" for each in (0, 0.26, 3.14, 12.3, 1_234)]
+
+    def test_can_be_used_with_the_keyboard_alone(self, browser: Browser, url: str) -> None:
+        browser.seen_as(DESK, "light")
+        browser.open(url)
+        browser.wait_for("dead", "broken_json")
+        reached = []
+        for _ in range(30):
+            browser.press("tab")
+            it = browser.run(
+                "const it = document.activeElement; return it.dataset.key || it.id || it.getAttribute('href')"
+            )
+            if it is None or it in reached:
+                break
+            reached.append(it)
+        assert {"#h-tables", "sensors lag", "batches orders", "tables", "dead", "problems", "/ready"} <= {*reached}
+        _goes_through(browser, "sensors landed", "59 minutes ago")
+        _goes_through(browser, "batches sensors", "sensors, batch 30")
+
+    def test_asks_only_its_own_server_and_says_when_that_is_gone(self, browser: Browser) -> None:
+        watch = Watch("plant-7", OFF)
+        watch.board.expect(["s", "another"])
+        with watch.serving(HealthSettings(port=0)) as at:
+            assert at
+            browser.open(at)
+            browser.wait_for("verdict", "not ready")
+            assert browser.run("return document.title").startswith("! ")
+            assert "s: starting" in browser.text("reasons")
+            assert "no batch committed yet" in browser.text("streams")
+            assert "None yet." in browser.text("batch")
+            asked = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
+            assert set(asked) == {f"{at}/status.json"}
+            assert "NaN" not in browser.run("return document.body.innerHTML")
+        browser.wait_for("verdict", "no answer")
+        assert browser.run("return document.getElementById('main').className") == "stale"

@@ -55,71 +55,73 @@ def has_all(bench: Bench, topic: str, batches: int) -> None:
     assert done == {f"{topic.lower()}-{letter}": batches for letter in "ab"}
 
 
-@pytest.mark.parametrize("publish", ["branch", pytest.param("direct", marks=pytest.mark.long)])
-def test_streams_of_one_process_do_not_race(bench: Bench, topic: str, publish: str, rest_uri: str) -> None:
-    """No commit is refused because of a sibling. One that is refused because of a stranger is reported once."""
-    settings = together(bench, topic, publish=publish)
-    pipeline = bench.pipeline(settings)
-    heard = Heard.of(pipeline)
-    pipeline.run()
-    assert (heard.refusals, heard.retries) == ([], [])
-    has_all(bench, topic, BATCHES)
-    if publish == "direct":
-        return
-
-    shared = f"ns_{topic}.shared"
-
-    def beside() -> None:
-        table = bench.table(shared)
-        table.append(pa.Table.from_pylist([{"n": -1}], schema=table.schema().as_arrow()))
-
-    for letter in "ab":
-        refill(bench, f"{topic}_{letter}")
-    with Faulty(rest_uri) as proxy:
-        through = settings.catalog.model_copy(update={"uri": proxy.uri})
-        stranger = proxy.fail(NOTHING, path="/tables/shared$", body='"ref-name":"main"', meanwhile=beside)
-        pipeline = bench.pipeline(settings.model_copy(update={"catalog": through}))
+class TestStreamsOfOneProcess:
+    @pytest.mark.parametrize("publish", ["branch", pytest.param("direct", marks=pytest.mark.long)])
+    def test_never_have_a_commit_refused_because_of_each_other(
+        self, bench: Bench, topic: str, publish: str, rest_uri: str
+    ) -> None:
+        """No commit is refused because of a sibling. One that is refused because of a stranger is reported once."""
+        settings = together(bench, topic, publish=publish)
+        pipeline = bench.pipeline(settings)
         heard = Heard.of(pipeline)
         pipeline.run()
-    assert stranger.is_over
-    assert (heard.refusals, heard.retries) == ([shared], [])
-    has_all(bench, topic, 2 * BATCHES)
+        assert (heard.refusals, heard.retries) == ([], [])
+        has_all(bench, topic, BATCHES)
+        if publish == "direct":
+            return
 
+        shared = f"ns_{topic}.shared"
 
-@pytest.mark.parametrize("streams", [15, pytest.param(50, marks=pytest.mark.long)])
-def test_many_streams_share_a_batch_record(rest_uri: str, topic: str, streams: int) -> None:
-    """All append to it at the same time: every row and every mark is there, and no commit was refused."""
-    rounds, name = 2, f"ns_{topic}.record"
-    refused, turns = list[str](), Turns()
+        def beside() -> None:
+            table = bench.table(shared)
+            table.append(pa.Table.from_pylist([{"n": -1}], schema=table.schema().as_arrow()))
 
-    def lakes() -> Iterator[PipelineTables]:
-        for number in range(streams):
-            yield PipelineTables(
-                connection_to(rest_uri),
-                f"s{number}",
-                refused=lambda table, attempt, error: refused.append(f"{table} {attempt} {error}"),
-                turns=turns,
-            )
+        for letter in "ab":
+            refill(bench, f"{topic}_{letter}")
+        with Faulty(rest_uri) as proxy:
+            through = settings.catalog.model_copy(update={"uri": proxy.uri})
+            stranger = proxy.fail(NOTHING, path="/tables/shared$", body='"ref-name":"main"', meanwhile=beside)
+            pipeline = bench.pipeline(settings.model_copy(update={"catalog": through}))
+            heard = Heard.of(pipeline)
+            pipeline.run()
+        assert stranger.is_over
+        assert (heard.refusals, heard.retries) == ([shared], [])
+        has_all(bench, topic, 2 * BATCHES)
 
-    first, *others = lakes()
-    first.ensure_namespace(f"ns_{topic}")
-    first.create(TableSpec(name, (Column("n", "long"),)))
+    @pytest.mark.parametrize("streams", [15, pytest.param(50, marks=pytest.mark.long)])
+    def test_share_a_batch_log_without_a_refused_commit(self, rest_uri: str, topic: str, streams: int) -> None:
+        """All append to it at the same time: every row and every mark is there, and no commit was refused."""
+        rounds, name = 2, f"ns_{topic}.record"
+        refused, turns = list[str](), Turns()
 
-    def append(number: int, lake: PipelineTables) -> None:
-        place, _ = lake.claim(name, ())
-        epoch = place.epoch
-        for batch in range(rounds):
-            done = {("t", number): batch + 1}
-            mark = Mark(Token(f"s{number}", 1, epoch, batch), SourceIdentity(), {}, done, done)
-            place = lake.publication.append(place, [{"n": number}], mark, {})
-            assert place.held == done
+        def lakes() -> Iterator[PipelineTables]:
+            for number in range(streams):
+                yield PipelineTables(
+                    connection_to(rest_uri),
+                    f"s{number}",
+                    refused=lambda table, attempt, error: refused.append(f"{table} {attempt} {error}"),
+                    turns=turns,
+                )
 
-    with ThreadPoolExecutor(streams) as threads:
-        list(threads.map(append, range(streams), [first, *others]))
-    assert refused == []
-    found = first.find(name)
-    assert found
-    assert found.main is not None
-    summary = found.snapshots[found.main].summary
-    assert {key for key in summary if key.startswith(MARK)} == {f"{MARK}s{number}" for number in range(streams)}
-    assert summary["total-records"] == str(streams * rounds)
+        first, *others = lakes()
+        first.ensure_namespace(f"ns_{topic}")
+        first.create(TableSpec(name, (Column("n", "long"),)))
+
+        def append(number: int, lake: PipelineTables) -> None:
+            place, _ = lake.claim(name, ())
+            epoch = place.epoch
+            for batch in range(rounds):
+                done = {("t", number): batch + 1}
+                mark = Mark(Token(f"s{number}", 1, epoch, batch), SourceIdentity(), {}, done, done)
+                place = lake.publication.append(place, [{"n": number}], mark, {})
+                assert place.held == done
+
+        with ThreadPoolExecutor(streams) as threads:
+            list(threads.map(append, range(streams), [first, *others]))
+        assert refused == []
+        found = first.find(name)
+        assert found
+        assert found.main is not None
+        summary = found.snapshots[found.main].summary
+        assert {key for key in summary if key.startswith(MARK)} == {f"{MARK}s{number}" for number in range(streams)}
+        assert summary["total-records"] == str(streams * rounds)

@@ -94,32 +94,32 @@ def follow(lake: CatalogClient, wanted: TableSpec) -> None:
     check(lake, wanted.name)
 
 
-@settings(max_examples=25)
-@given(version=st.sampled_from("12"), steps=STEPS)
-def test_of_any_layouts_after_one_another_each_is_had_or_refused_by_the_plan(
-    lake: CatalogClient, version: str, steps: list[tuple[tuple[Partition, ...], tuple[Column, ...]]]
-) -> None:
-    """Beside columns that come with them, and are called like their fields."""
-    name, (first, more), later = f"{NAMESPACE}.t{uuid4().hex[:12]}", steps[0], steps[1:]
-    columns = (*(Column(each, kind) for each, kind in BASE.items()), *(each for each in more if each.name != "at"))
-    spec = TableSpec(name, columns, first, (), {"format-version": version})
-    try:
-        assert str(plan(create_table(lake, spec), spec)) == "nothing to change"
-    except RequestRefused:
-        create_table(lake, replace(spec, partitions=None))
-    check(lake, name)
-    for layout, data in later:
-        follow(lake, TableSpec(name, data, layout))
+class TestTable:
+    @settings(max_examples=25)
+    @given(version=st.sampled_from("12"), steps=STEPS)
+    def test_takes_each_layout_or_the_plan_refuses_it(
+        self, lake: CatalogClient, version: str, steps: list[tuple[tuple[Partition, ...], tuple[Column, ...]]]
+    ) -> None:
+        """Beside columns that come with them, and are called like their fields."""
+        name, (first, more), later = f"{NAMESPACE}.t{uuid4().hex[:12]}", steps[0], steps[1:]
+        columns = (*(Column(each, kind) for each, kind in BASE.items()), *(each for each in more if each.name != "at"))
+        spec = TableSpec(name, columns, first, (), {"format-version": version})
+        try:
+            assert str(plan(create_table(lake, spec), spec)) == "nothing to change"
+        except RequestRefused:
+            create_table(lake, replace(spec, partitions=None))
+        check(lake, name)
+        for layout, data in later:
+            follow(lake, TableSpec(name, data, layout))
 
-
-@settings(max_examples=15)
-@given(st.lists(any_columns(), min_size=1, max_size=3))
-def test_of_any_columns_each_is_had_or_refused_by_the_plan(
-    lake: CatalogClient, batches: list[tuple[Column, ...]]
-) -> None:
-    name = f"{NAMESPACE}.t{uuid4().hex[:12]}"
-    create_table(lake, TableSpec(name, (Column("id", "long"),), (Partition("id", "bucket[4]", "a"),)))
-    for number, columns in enumerate(batches):
-        with suppress(RequestRefused):
-            create_table(lake, TableSpec(f"{name}_{number}", columns))
-        follow(lake, TableSpec(name, columns))
+    @settings(max_examples=15)
+    @given(st.lists(any_columns(), min_size=1, max_size=3))
+    def test_takes_any_columns_or_the_plan_refuses_them(
+        self, lake: CatalogClient, batches: list[tuple[Column, ...]]
+    ) -> None:
+        name = f"{NAMESPACE}.t{uuid4().hex[:12]}"
+        create_table(lake, TableSpec(name, (Column("id", "long"),), (Partition("id", "bucket[4]", "a"),)))
+        for number, columns in enumerate(batches):
+            with suppress(RequestRefused):
+                create_table(lake, TableSpec(f"{name}_{number}", columns))
+            follow(lake, TableSpec(name, columns))

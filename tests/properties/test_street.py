@@ -56,33 +56,6 @@ def round_of(number: int) -> list[Value]:
     return [*known, event(f"new_{number}", n=1), event("known", n="text"), event(None, n=2), "{", HOLE]
 
 
-def test_a_crash_before_every_effect_of_a_batch_loses_and_doubles_nothing(worlds: Worlds) -> None:
-    """One process after the other dies, each a step further in the same batch, which has grown meanwhile."""
-    world = worlds()
-    world.tell([Land([event("known", n=n) for n in range(20)])])
-    assert world.process
-    world.process.arm(None)
-    world.tell([Land(round_of(0))])
-    effects = [(verb, table.replace("new_0", "new_1")) for verb, table in world.process.effects]
-    assert len(dict.fromkeys(effects)) == len(EFFECTS)
-    assert {*effects} == EFFECTS
-    for number, effect in enumerate(dict.fromkeys(effects)):
-        world.die()
-        world.start()
-        process = world.process
-        world.befall(Trouble(CRASHES, before=effect))
-        world.tell([Land(round_of(1) if number == 0 else [event("known", n=1), event("new_1", n=1), "{"])])
-        assert world.process is None, f"no crash before {effect}"
-        assert process
-        print(f"before {effect}: {process.effects}")
-    world.land_all()
-    world.land_all()  # killed once all was done: there is nothing more to do
-    world.check()
-    places = world.reader.by_pyiceberg("known"), world.reader.by_pyiceberg("new_1"), world.reader.by_pyiceberg(DEAD)
-    crashes = len(EFFECTS) - 1  # that one record more for each of them came before
-    assert [sum(found.values()) for found in places] == [20 + 3 + 3 + crashes, 1 + crashes, 3 + 3 + crashes]
-
-
 def story_of(dice: random.Random) -> list[Land | Trouble]:
     rounds = [(trouble_of(dice), land_of(dice)) for _ in range(3)]
     return [item for pair in rounds for item in pair]
@@ -118,16 +91,43 @@ def value_of(dice: random.Random) -> Value:
     return dice.choice([event("a", n="text"), event(None, n=1), '{"type": "a"', "[]", "", None, HOLE, HOLE])
 
 
-@RARE
-@given(st.integers(0, 10**9))
-def test_crashes_other_batches_and_other_settings_lose_and_double_nothing(worlds: Worlds, seed: int) -> None:
-    dice = random.Random(seed)
-    world = worlds()
-    world.cores, world.hasty = dice.choice([1, 2, 4]), dice.random() < 0.3
-    world.judgement = judgement_of(dice)
-    world.tell(story_of(dice))
-    world.land_all()
-    world.check()
+class TestBatch:
+    def test_loses_and_doubles_nothing_if_killed_before_any_effect(self, worlds: Worlds) -> None:
+        """One process after the other dies, each a step further in the same batch, which has grown meanwhile."""
+        world = worlds()
+        world.tell([Land([event("known", n=n) for n in range(20)])])
+        assert world.process
+        world.process.arm(None)
+        world.tell([Land(round_of(0))])
+        effects = [(verb, table.replace("new_0", "new_1")) for verb, table in world.process.effects]
+        assert len(dict.fromkeys(effects)) == len(EFFECTS)
+        assert {*effects} == EFFECTS
+        for number, effect in enumerate(dict.fromkeys(effects)):
+            world.die()
+            world.start()
+            process = world.process
+            world.befall(Trouble(CRASHES, before=effect))
+            world.tell([Land(round_of(1) if number == 0 else [event("known", n=1), event("new_1", n=1), "{"])])
+            assert world.process is None, f"no crash before {effect}"
+            assert process
+            print(f"before {effect}: {process.effects}")
+        world.land_all()
+        world.land_all()  # killed once all was done: there is nothing more to do
+        world.check()
+        places = world.reader.by_pyiceberg("known"), world.reader.by_pyiceberg("new_1"), world.reader.by_pyiceberg(DEAD)
+        crashes = len(EFFECTS) - 1  # that one record more for each of them came before
+        assert [sum(found.values()) for found in places] == [20 + 3 + 3 + crashes, 1 + crashes, 3 + 3 + crashes]
+
+    @RARE
+    @given(st.integers(0, 10**9))
+    def test_loses_and_doubles_nothing_despite_crashes_and_changed_settings(self, worlds: Worlds, seed: int) -> None:
+        dice = random.Random(seed)
+        world = worlds()
+        world.cores, world.hasty = dice.choice([1, 2, 4]), dice.random() < 0.3
+        world.judgement = judgement_of(dice)
+        world.tell(story_of(dice))
+        world.land_all()
+        world.check()
 
 
 class TestNewField:

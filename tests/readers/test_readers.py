@@ -13,17 +13,17 @@ from tests.readers.reading import Reader
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1_800)]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
-def test_a_reader_finds_what_was_sent(reader: Reader, question: Question, matrix: Matrix) -> None:
-    if question.name in reader.cannot:
-        with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has exceptions of its own
+class TestReader:
+    @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+    def test_finds_what_was_sent(self, reader: Reader, question: Question, matrix: Matrix) -> None:
+        if question.name in reader.cannot:
+            with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has exceptions of its own
+                question.ask(reader)
+        else:
             question.ask(reader)
-    else:
-        question.ask(reader)
-    matrix.note(reader, question.name)
+        matrix.note(reader, question.name)
 
-
-def test_what_was_to_be_pruned_is_gone(reader: Reader) -> None:
-    """Or one day could be read without leaving out the others."""
-    with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has exceptions of its own
-        reader.rows("pruned", ["id"])
+    def test_fails_without_the_files_that_pruning_leaves_out(self, reader: Reader) -> None:
+        """Or one day could be read without leaving out the others."""
+        with pytest.raises(Exception):  # noqa: B017, PT011 - each engine has exceptions of its own
+            reader.rows("pruned", ["id"])

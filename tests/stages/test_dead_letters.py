@@ -113,10 +113,12 @@ class TestSamples:
         assert "Smith" not in str(found)
 
 
-@pytest.mark.parametrize("reason", [*Reason])
-def test_every_reason_is_explained(reason: Reason) -> None:
-    assert all(EXPLAINED[reason])
+class TestReason:
+    @pytest.mark.parametrize("reason", [*Reason])
+    def test_is_explained(self, reason: Reason) -> None:
+        assert all(EXPLAINED[reason])
 
 
-def test_every_column_says_what_it_means() -> None:
-    assert [*MEANINGS] == [column.name for column in COLUMNS]
+class TestColumn:
+    def test_has_a_meaning(self) -> None:
+        assert [*MEANINGS] == [column.name for column in COLUMNS]

@@ -427,6 +427,7 @@ class TestEventTime:
             first([{"year": 1}], partition_by=["year"])
 
 
-def test_values_keep_the_text_of_their_numbers() -> None:
-    assert json.dumps(value_of("[1.50]")) == "[1.5]"
-    assert value_of("[1.50]")[0].text == "1.50"
+class TestNumber:
+    def test_keeps_its_text(self) -> None:
+        assert json.dumps(value_of("[1.50]")) == "[1.5]"
+        assert value_of("[1.50]")[0].text == "1.50"

@@ -81,22 +81,6 @@ def transformed(records: Records) -> Faults:
     return decoded.faults
 
 
-@given(st.lists(VALUES, min_size=30, max_size=30), VALUES)
-def test_nothing_of_a_value_or_of_a_key_that_is_data_is_shown(values: list[str], key: str) -> None:
-    """Of a wrong type, out of range, without a column or a table: whatever the value looks like."""
-    misfits = [{column.field: value} for column, value in zip(cycle(ODD), values, strict=False)]
-    others = [{"person": {KEY: 1}}, {KEY: values[0]}, {key: {key: values[1]}, "c0": values[2]}, [{key: 1}], key]
-    lines = [json.dumps(each, ensure_ascii=False) for each in (*misfits, *others, *({"_": each} for each in values))]
-    more = [*(f'"{value}' for value in values), "1e400", '{"c1": 4711, "c2": 1e999, "c3": 123456.789}']
-    records = records_of([each.encode() for each in (*lines, *more)])
-    found = (built(records, PLAN, REFUSED), built(records, STRICT), astray(records), transformed(records))
-    reasons = {fault.reason for faults in found for fault in faults.values()}
-    assert reasons >= {Reason.WRONG_TYPE, Reason.NO_TABLE, Reason.BROKEN, Reason.NO_COLUMN, Reason.SET_ASIDE}
-    text, allowed = shown(records, *found), " ".join([*TYPES, TOO_MANY])
-    for four in {*pieces(" ".join([KEY, key, *values]))} - {*pieces(WORDS)} - {*pieces(allowed)}:
-        assert four not in text, (four, text)
-
-
 # Ours: what is said to everybody.
 WORDS = """
 a field is missing is not no time in iso the value is not JSON UTF-8 empty something follows the JSON object where one
@@ -108,14 +92,32 @@ set_aside the transform wants it so
 """
 
 
-def test_the_name_of_a_column_is_shown_where_it_is_one() -> None:
-    records = records_of(
-        [b'{"c0": "Ann Smith"}', b'{"Ann\\nSmith is no: 7": "x"}', b'{"c8": {"lat": "Ann"}, "c1": 4711}', b"Ann"]
-    )
-    found = built(records, PLAN)
-    assert [found[row].told for row in range(4)] == [
-        "c0 is not long",
-        "a field is not long",
-        "c8 is not struct",
-        "the value is not JSON",
-    ]
+class TestShownDetail:
+    @given(st.lists(VALUES, min_size=30, max_size=30), VALUES)
+    def test_has_nothing_of_a_value_or_of_a_key_that_is_data(self, values: list[str], key: str) -> None:
+        """Of a wrong type, out of range, without a column or a table: whatever the value looks like."""
+        misfits = [{column.field: value} for column, value in zip(cycle(ODD), values, strict=False)]
+        others = [{"person": {KEY: 1}}, {KEY: values[0]}, {key: {key: values[1]}, "c0": values[2]}, [{key: 1}], key]
+        lines = [
+            json.dumps(each, ensure_ascii=False) for each in (*misfits, *others, *({"_": each} for each in values))
+        ]
+        more = [*(f'"{value}' for value in values), "1e400", '{"c1": 4711, "c2": 1e999, "c3": 123456.789}']
+        records = records_of([each.encode() for each in (*lines, *more)])
+        found = (built(records, PLAN, REFUSED), built(records, STRICT), astray(records), transformed(records))
+        reasons = {fault.reason for faults in found for fault in faults.values()}
+        assert reasons >= {Reason.WRONG_TYPE, Reason.NO_TABLE, Reason.BROKEN, Reason.NO_COLUMN, Reason.SET_ASIDE}
+        text, allowed = shown(records, *found), " ".join([*TYPES, TOO_MANY])
+        for four in {*pieces(" ".join([KEY, key, *values]))} - {*pieces(WORDS)} - {*pieces(allowed)}:
+            assert four not in text, (four, text)
+
+    def test_names_a_column_only_if_it_is_one(self) -> None:
+        records = records_of(
+            [b'{"c0": "Ann Smith"}', b'{"Ann\\nSmith is no: 7": "x"}', b'{"c8": {"lat": "Ann"}, "c1": 4711}', b"Ann"]
+        )
+        found = built(records, PLAN)
+        assert [found[row].told for row in range(4)] == [
+            "c0 is not long",
+            "a field is not long",
+            "c8 is not struct",
+            "the value is not JSON",
+        ]

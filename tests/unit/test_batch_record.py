@@ -42,11 +42,13 @@ def written(counts: Mapping[str, int]) -> list[str]:
     return rows
 
 
-def test_what_tables_tell_as_well_can_wait() -> None:
-    """Of holes, which transactions leave in every batch, the broker knows."""
-    assert written({LANDED: 7, "broken_json": 2}) == []
+class TestBatchLog:
+    def test_is_not_written_at_once_for_what_tables_also_hold(self) -> None:
+        """Of holes, which transactions leave in every batch, the broker knows."""
+        assert written({LANDED: 7, "broken_json": 2}) == []
 
-
-@pytest.mark.parametrize("counts", [{LANDED: 9, FILTERED: 1}, {LANDED: 9, DISCARDED: 1}], ids=["filtered", "discarded"])
-def test_what_is_in_no_table_is_told_at_once(counts: Mapping[str, int]) -> None:
-    assert written(counts) == ["batch"]
+    @pytest.mark.parametrize(
+        "counts", [{LANDED: 9, FILTERED: 1}, {LANDED: 9, DISCARDED: 1}], ids=["filtered", "discarded"]
+    )
+    def test_is_written_at_once_for_what_is_in_no_table(self, counts: Mapping[str, int]) -> None:
+        assert written(counts) == ["batch"]

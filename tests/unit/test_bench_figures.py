@@ -110,11 +110,12 @@ class TestPercentile:
             percentile([], 50)
 
 
-def test_middle_and_ratio_leave_out_what_is_unknown() -> None:
-    assert middle([3.0, None, 1.0, 2.0]) == 2.0
-    assert middle([None]) is None
-    assert ratio(3.0, 2.0) == 1.5
-    assert ratio(None, 2.0) is ratio(3.0, None) is ratio(3.0, 0.0) is None
+class TestFigures:
+    def test_leave_out_unknown_values(self) -> None:
+        assert middle([3.0, None, 1.0, 2.0]) == 2.0
+        assert middle([None]) is None
+        assert ratio(3.0, 2.0) == 1.5
+        assert ratio(None, 2.0) is ratio(3.0, None) is ratio(3.0, 0.0) is None
 
 
 class TestDelays:
@@ -325,9 +326,10 @@ class TestPage:
         assert written.count("<svg") == 6
 
 
-def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
-    keep(results(), tmp_path / "build" / "bench.json")
-    assert kept(tmp_path / "build" / "bench.json") == results()
+class TestResults:
+    def test_are_read_as_they_were_written(self, tmp_path: Path) -> None:
+        keep(results(), tmp_path / "build" / "bench.json")
+        assert kept(tmp_path / "build" / "bench.json") == results()
 
 
 class TestProcessTree:

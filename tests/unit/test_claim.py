@@ -43,29 +43,28 @@ def _told_by(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim, "_locked", clock.locked)
 
 
-def test_where_the_one_who_looks_dies_the_wait_for_its_jvm_begins_anew(
-    waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _told_by(clock := Clock(free_at=33), monkeypatch)
-    waiting.take()
-    waiting.release()
-    assert clock.now == 33
-
-
-def test_who_looks_for_long_is_a_reason_to_come_again(waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that is started meanwhile is started again by its supervisor, which is told so by the exit code."""
-    clock = Clock(free_at=1_000)
-    _told_by(clock, monkeypatch)
-    monkeypatch.setattr(claim, "alive", lambda _: True)
-    with pytest.raises(TryAgain, match=r"held by process 1 at http"):
+class TestFolderClaim:
+    def test_waits_again_for_the_jvm_after_its_holder_died(
+        self, waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        _told_by(clock := Clock(free_at=33), monkeypatch)
         waiting.take()
-    assert clock.now == claim.PASSING_SECONDS
+        waiting.release()
+        assert clock.now == 33
 
+    def test_gives_up_with_try_again_while_the_holder_lives(
+        self, waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A service that is started meanwhile is started again by its supervisor, which is told so by the exit code."""
+        clock = Clock(free_at=1_000)
+        _told_by(clock, monkeypatch)
+        monkeypatch.setattr(claim, "alive", lambda _: True)
+        with pytest.raises(TryAgain, match=r"held by process 1 at http"):
+            waiting.take()
+        assert clock.now == claim.PASSING_SECONDS
 
-def test_a_jvm_that_does_not_end_is_not_waited_for_for_ever(
-    waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _told_by(clock := Clock(free_at=1_000), monkeypatch)
-    with pytest.raises(SettingsRefused, match=r"held by process 2 at http"):
-        waiting.take()
-    assert clock.now == DIES_AT + claim.PREDECESSOR_SECONDS
+    def test_gives_up_on_a_jvm_that_does_not_end(self, waiting: FolderClaim, monkeypatch: pytest.MonkeyPatch) -> None:
+        _told_by(clock := Clock(free_at=1_000), monkeypatch)
+        with pytest.raises(SettingsRefused, match=r"held by process 2 at http"):
+            waiting.take()
+        assert clock.now == DIES_AT + claim.PREDECESSOR_SECONDS

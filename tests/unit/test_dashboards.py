@@ -35,47 +35,45 @@ def _asked(query: str) -> set[str]:
     return found
 
 
-def test_what_grafana_is_given_is_what_the_description_makes() -> None:
-    """`python deploy/grafana/dashboards.py` writes it anew."""
-    made = description().files()
-    assert {file: file.read_text(encoding="utf-8") for file in (GRAFANA / "dashboards").iterdir()} == made
-
-
-def test_every_metric_is_on_a_dashboard_and_none_is_that_there_is_not() -> None:
-    asked = {name for _, query in panel_queries("1m") for name in _asked(query)}
-    assert asked == set(NAMES) | {"lakehouse_telemetry_dropped_total"}
-
-
-def test_alerts_ask_for_metrics_that_there_are() -> None:
-    assert all(_asked(expression) or expression.startswith("up{") for expression in alerts().values())
-
-
-def test_alerts_lead_to_their_own_headings_for_the_person_on_duty() -> None:
-    headings = {line for line in RUNBOOK.read_text(encoding="utf-8").splitlines() if line.startswith("### ")}
-    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
-    for name, annotations in ((rule["alert"], rule["annotations"]) for group in groups for rule in group["rules"]):
-        assert annotations["runbook_url"] == f"{RUNBOOK.relative_to(ROOT)}#{name.lower()}"
-        assert f"### {name}" in headings
-
-
-def test_panels_have_a_place_of_their_own_and_a_number() -> None:
-    for file, dashboard in dashboards():
-        panels = dashboard["panels"]
-        assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1)), file
-        assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels), file
-        assert not [pair for pair in combinations(panels, 2) if _overlap(*(each["gridPos"] for each in pair))], file
-
-
 def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one[at] < other[at] + other[size] and other[at] < one[at] + one[size] for at, size in ("xw", "yh"))
 
 
-def test_provisioning_finds_the_dashboards_and_their_source() -> None:
-    (source,) = _provisioned("datasources/prometheus.yaml")["datasources"]
-    assert source["type"] == "prometheus"
-    (provider,) = _provisioned("dashboards/lakehouse-ingest.yaml")["providers"]
-    assert provider["options"]["path"]
-    assert len({dashboard["uid"] for _, dashboard in dashboards()}) == 5
+class TestDashboards:
+    def test_are_generated_from_the_description(self) -> None:
+        """`python deploy/grafana/dashboards.py` writes it anew."""
+        made = description().files()
+        assert {file: file.read_text(encoding="utf-8") for file in (GRAFANA / "dashboards").iterdir()} == made
+
+    def test_show_every_metric_and_no_unknown_one(self) -> None:
+        asked = {name for _, query in panel_queries("1m") for name in _asked(query)}
+        assert asked == set(NAMES) | {"lakehouse_telemetry_dropped_total"}
+
+    def test_have_panels_that_do_not_overlap(self) -> None:
+        for file, dashboard in dashboards():
+            panels = dashboard["panels"]
+            assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1)), file
+            assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels), file
+            assert not [pair for pair in combinations(panels, 2) if _overlap(*(each["gridPos"] for each in pair))], file
+
+    def test_are_found_by_the_provisioning(self) -> None:
+        (source,) = _provisioned("datasources/prometheus.yaml")["datasources"]
+        assert source["type"] == "prometheus"
+        (provider,) = _provisioned("dashboards/lakehouse-ingest.yaml")["providers"]
+        assert provider["options"]["path"]
+        assert len({dashboard["uid"] for _, dashboard in dashboards()}) == 5
+
+
+class TestAlerts:
+    def test_query_only_known_metrics(self) -> None:
+        assert all(_asked(expression) or expression.startswith("up{") for expression in alerts().values())
+
+    def test_link_to_their_own_heading_of_the_runbook(self) -> None:
+        headings = {line for line in RUNBOOK.read_text(encoding="utf-8").splitlines() if line.startswith("### ")}
+        groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+        for name, annotations in ((rule["alert"], rule["annotations"]) for group in groups for rule in group["rules"]):
+            assert annotations["runbook_url"] == f"{RUNBOOK.relative_to(ROOT)}#{name.lower()}"
+            assert f"### {name}" in headings
 
 
 def _provisioned(name: str) -> Any:

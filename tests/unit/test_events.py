@@ -142,112 +142,117 @@ def made(event: type[Event]) -> Event:
     return event(**parts)
 
 
-@pytest.mark.parametrize(("event", "name", "level", "line", "metrics"), CASES, ids=lambda it: getattr(it, "name", ""))
-def test_event_is_a_line_and_its_metrics(
-    event: Event, name: str, level: str, line: dict[str, Any], metrics: list[Metric]
-) -> None:
-    with recorded() as seen, capture_logs() as lines:
-        Watch("plant-7", seen.telemetry).emit(event)
-        assert lines == [{"event": name, "log_level": level, "pipeline": "plant-7", **line}]
-        for instrument, value, attributes in metrics:
-            assert seen.total(instrument, pipeline="plant-7", **attributes) == value
+class TestEvent:
+    @pytest.mark.parametrize(
+        ("event", "name", "level", "line", "metrics"), CASES, ids=lambda it: getattr(it, "name", "")
+    )
+    def test_writes_a_log_line_and_its_metrics(
+        self, event: Event, name: str, level: str, line: dict[str, Any], metrics: list[Metric]
+    ) -> None:
+        with recorded() as seen, capture_logs() as lines:
+            Watch("plant-7", seen.telemetry).emit(event)
+            assert lines == [{"event": name, "log_level": level, "pipeline": "plant-7", **line}]
+            for instrument, value, attributes in metrics:
+                assert seen.total(instrument, pipeline="plant-7", **attributes) == value
 
-
-def test_every_event_is_proven_here() -> None:
-    """But for warnings, which all have the same form: they are below."""
-    proven = {type(event) for event, *_ in CASES}
-    assert set(classes()) - set(warnings()) <= proven, "an event without a case: say what its line and its metrics are"
-
-
-def test_every_warning_is_in_the_closed_list_of_the_metric() -> None:
-    assert sorted(each.name for each in warnings()) == sorted(WARNINGS)
-
-
-@pytest.mark.parametrize("event", [each for each in warnings() if each is not events.SparkLine])
-def test_warning_is_a_line_with_all_its_fields_and_is_counted(event: type[Warned]) -> None:
-    with recorded() as seen, capture_logs() as lines:
-        Watch("plant-7", seen.telemetry).emit(made(event))
-        (line,) = lines
-        assert (line["event"], line["log_level"]) == (event.name, "warning")
-        assert line.keys() >= {each.name for each in dataclasses.fields(event)}
-        assert seen.total("lakehouse.warnings", event=event.name) == 1
-
-
-@pytest.mark.parametrize("event", classes())
-def test_event_is_frozen_and_reaches_every_listener(event: type[Event]) -> None:
-    """The log, the metrics and whoever listens besides, such as a progress line; the page where one is served."""
-    heard: list[Event] = []
-    watch = Watch("plant-7", OFF)
-    watch.add_listener(heard.append)
-    happened = next((each for each, *_ in CASES if type(each) is event), None) or made(event)
-    with capture_logs() as lines, watch.serving(HealthSettings(port=0)):
-        watch.report("s", State.RUNNING)
-        watch.emit(happened)
-    assert heard[-1] is happened
-    assert lines[-1]["event"] == event.name
-    for each in dataclasses.fields(event):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(happened, each.name, None)
-    shown = [problem["event"] for problem in watch.activity.report()["problems"]]
-    assert shown == ([event.name] if happened.level in ("warning", "error") else [])
-
-
-def test_landed_batch_counts_every_record_once_in_line_and_metrics() -> None:
-    with recorded() as seen, capture_logs() as lines:
-        Watch("plant-7", seen.telemetry).emit(
-            BatchLanded(
-                stream="s",
-                batch=7,
-                received=15,
-                duration_s=1.5,
-                landed={"a": 5, "b": 4},
-                dead={"broken_json": 3},
-                files={"a": 1, "b": 2},
-                written={"a": 100, "b": 250},
-                size=999,
-                event_age_s=-3.5,
-                trimmed=2,
-                filtered=1,
-                freshness_s=6.25,
-            )
+    def test_has_a_case_in_this_file(self) -> None:
+        """But for warnings, which all have the same form: they are below."""
+        proven = {type(event) for event, *_ in CASES}
+        assert set(classes()) - set(warnings()) <= proven, (
+            "an event without a case: say what its line and its metrics are"
         )
-        (line,) = lines
-        assert line["log_level"] == "warning"
-        assert line["landed"] == {"a": 5, "b": 4}
-        assert line["dead"] == {"broken_json": 3}
-        assert (line["trimmed"], line["filtered"], "discarded" in line) == (2, 1, False)
-        assert seen.total("lakehouse.records") == 15
-        assert seen.total("lakehouse.records", outcome="landed", table="b") == 4
-        assert seen.total("lakehouse.files") == 3
-        assert seen.total("lakehouse.batches", outcome="landed") == 1
-        assert seen.total("lakehouse.freshness") == 6.25
-        assert seen.total("lakehouse.written", table="b") == 250
-        assert seen.total("lakehouse.received") == 999
-        assert seen.total("lakehouse.event.age") == -3.5
-        assert abs(seen.total("lakehouse.landed.timestamp") - time.time()) < 60
+
+    @pytest.mark.parametrize("event", classes())
+    def test_is_frozen_and_reaches_every_listener(self, event: type[Event]) -> None:
+        """The log, the metrics and whoever listens besides, such as a progress line; the page where one is served."""
+        heard: list[Event] = []
+        watch = Watch("plant-7", OFF)
+        watch.add_listener(heard.append)
+        happened = next((each for each, *_ in CASES if type(each) is event), None) or made(event)
+        with capture_logs() as lines, watch.serving(HealthSettings(port=0)):
+            watch.report("s", State.RUNNING)
+            watch.emit(happened)
+        assert heard[-1] is happened
+        assert lines[-1]["event"] == event.name
+        for each in dataclasses.fields(event):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(happened, each.name, None)
+        shown = [problem["event"] for problem in watch.activity.report()["problems"]]
+        assert shown == ([event.name] if happened.level in ("warning", "error") else [])
 
 
-def test_what_a_monitor_waits_for_is_there_from_the_start() -> None:
-    """Prometheus sees no increase in a series whose first value is not zero: the first bad records would go unseen."""
-    bad = {"dead": ["not_utf8", "broken_json"]}
-    with recorded() as seen, capture_logs() as lines:
-        watch = Watch("plant-7", seen.telemetry)
-        watch.emit(Started(stream="s", epoch=3, topics=("t",), tables=1, bad=bad))
-        assert lines[0]["event"] == "started"
-        found = [(point.attributes["lakehouse.reason"], point.value) for point in seen.points("lakehouse.records")]
-        assert found == [("not_utf8", 0), ("broken_json", 0)]
-        (failed,) = seen.points("lakehouse.batches")
-        assert (failed.attributes["lakehouse.outcome"], failed.value) == ("failed", 0)
+class TestWarning:
+    def test_is_in_the_closed_list_of_the_metric(self) -> None:
+        assert sorted(each.name for each in warnings()) == sorted(WARNINGS)
+
+    @pytest.mark.parametrize("event", [each for each in warnings() if each is not events.SparkLine])
+    def test_writes_a_line_with_all_its_fields_and_is_counted(self, event: type[Warned]) -> None:
+        with recorded() as seen, capture_logs() as lines:
+            Watch("plant-7", seen.telemetry).emit(made(event))
+            (line,) = lines
+            assert (line["event"], line["log_level"]) == (event.name, "warning")
+            assert line.keys() >= {each.name for each in dataclasses.fields(event)}
+            assert seen.total("lakehouse.warnings", event=event.name) == 1
 
 
-@pytest.mark.parametrize(
-    ("counts", "level"),
-    [
-        ({}, "info"),
-        ({"note": "3 are missing"}, "warning"),
-        ({"dead": {"not_utf8": 1}}, "warning"),
-        ({"dead": {"not_utf8": 1}, "discarded": {"not_utf8": 1}}, "error"),
-    ],
-)
-def test_landed_batch_is_as_grave_as_its_worst_outcome(counts: dict[str, Any], level: str) -> None:
-    assert BatchLanded(stream="s", batch=7, received=5, duration_s=1, landed={"a": 5}, **counts).level == level
+class TestLandedBatch:
+    def test_counts_every_record_once_in_line_and_metrics(self) -> None:
+        with recorded() as seen, capture_logs() as lines:
+            Watch("plant-7", seen.telemetry).emit(
+                BatchLanded(
+                    stream="s",
+                    batch=7,
+                    received=15,
+                    duration_s=1.5,
+                    landed={"a": 5, "b": 4},
+                    dead={"broken_json": 3},
+                    files={"a": 1, "b": 2},
+                    written={"a": 100, "b": 250},
+                    size=999,
+                    event_age_s=-3.5,
+                    trimmed=2,
+                    filtered=1,
+                    freshness_s=6.25,
+                )
+            )
+            (line,) = lines
+            assert line["log_level"] == "warning"
+            assert line["landed"] == {"a": 5, "b": 4}
+            assert line["dead"] == {"broken_json": 3}
+            assert (line["trimmed"], line["filtered"], "discarded" in line) == (2, 1, False)
+            assert seen.total("lakehouse.records") == 15
+            assert seen.total("lakehouse.records", outcome="landed", table="b") == 4
+            assert seen.total("lakehouse.files") == 3
+            assert seen.total("lakehouse.batches", outcome="landed") == 1
+            assert seen.total("lakehouse.freshness") == 6.25
+            assert seen.total("lakehouse.written", table="b") == 250
+            assert seen.total("lakehouse.received") == 999
+            assert seen.total("lakehouse.event.age") == -3.5
+            assert abs(seen.total("lakehouse.landed.timestamp") - time.time()) < 60
+
+    @pytest.mark.parametrize(
+        ("counts", "level"),
+        [
+            ({}, "info"),
+            ({"note": "3 are missing"}, "warning"),
+            ({"dead": {"not_utf8": 1}}, "warning"),
+            ({"dead": {"not_utf8": 1}, "discarded": {"not_utf8": 1}}, "error"),
+        ],
+    )
+    def test_has_the_level_of_its_worst_outcome(self, counts: dict[str, Any], level: str) -> None:
+        assert BatchLanded(stream="s", batch=7, received=5, duration_s=1, landed={"a": 5}, **counts).level == level
+
+
+class TestStart:
+    def test_sets_the_counters_of_failures_to_zero(self) -> None:
+        """Prometheus sees no increase in a series whose first value is not zero: the first bad records would go
+        unseen."""
+        bad = {"dead": ["not_utf8", "broken_json"]}
+        with recorded() as seen, capture_logs() as lines:
+            watch = Watch("plant-7", seen.telemetry)
+            watch.emit(Started(stream="s", epoch=3, topics=("t",), tables=1, bad=bad))
+            assert lines[0]["event"] == "started"
+            found = [(point.attributes["lakehouse.reason"], point.value) for point in seen.points("lakehouse.records")]
+            assert found == [("not_utf8", 0), ("broken_json", 0)]
+            (failed,) = seen.points("lakehouse.batches")
+            assert (failed.attributes["lakehouse.outcome"], failed.value) == ("failed", 0)

@@ -42,42 +42,42 @@ def planned(settings: Settings) -> None:
         assert [str(each) for each in partitions_of(table)] == list(table.partition_by)
 
 
-@pytest.mark.parametrize("block", shown("toml"))
-def test_settings_of_a_page_are_accepted(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "shown.toml"
-    file.write_text(block if "streams" in tomllib.loads(block) else block + A_STREAM)
-    for name in re.findall(r'file = "([\w-]+)"', block):  # of a secret, where the command is typed
-        (tmp_path / name).write_text("a secret\n")
-    planned(load_settings(file, environment={}))
+class TestExample:
+    @pytest.mark.parametrize("block", shown("toml"))
+    def test_of_settings_on_a_page_is_accepted(
+        self, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        file = tmp_path / "shown.toml"
+        file.write_text(block if "streams" in tomllib.loads(block) else block + A_STREAM)
+        for name in re.findall(r'file = "([\w-]+)"', block):  # of a secret, where the command is typed
+            (tmp_path / name).write_text("a secret\n")
+        planned(load_settings(file, environment={}))
 
+    @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+    def test_in_the_examples_folder_is_accepted(self, file: Path) -> None:
+        planned(load_settings(file, environment={}))
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
-def test_examples_are_accepted(file: Path) -> None:
-    planned(load_settings(file, environment={}))
+    @pytest.mark.parametrize("program", shown("python"))
+    def test_of_python_on_a_page_imports_what_exists(self, program: str) -> None:
+        imports: list[ast.stmt] = [
+            each for each in ast.parse(program).body if isinstance(each, ast.Import | ast.ImportFrom)
+        ]
+        assert imports
+        exec(compile(ast.Module(imports, []), "a page", "exec"), {})
 
-
-@pytest.mark.parametrize("program", shown("python"))
-def test_what_the_python_of_a_page_imports_is_there(program: str) -> None:
-    imports: list[ast.stmt] = [
-        each for each in ast.parse(program).body if isinstance(each, ast.Import | ast.ImportFrom)
-    ]
-    assert imports
-    exec(compile(ast.Module(imports, []), "a page", "exec"), {})
-
-
-def test_the_example_of_the_catalog_package_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As it stands, and prints what it says it does; only that the catalog is another one, and empty."""
-    (program,) = (each for page in PAGES for each in page.blocks("python") if "from catalog import" in each)
-    there = sqlite_catalog(tmp_path)
-    monkeypatch.setattr(catalog, "connect", lambda _: catalog.CatalogClient(there))
-    made: dict[str, catalog.TableState] = {}
-    exec(program, made)
-    assert capsys.readouterr().out == "".join(f"{line}\n" for line in re.findall(r"^# (.*)", program, re.MULTILINE))
-    assert [str(each.type) for each in made["state"].columns] == ["long", "struct<lat: double>", "string"]
-    there.close()
+    def test_of_the_catalog_package_prints_what_it_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """As it stands, and prints what it says it does; only that the catalog is another one, and empty."""
+        (program,) = (each for page in PAGES for each in page.blocks("python") if "from catalog import" in each)
+        there = sqlite_catalog(tmp_path)
+        monkeypatch.setattr(catalog, "connect", lambda _: catalog.CatalogClient(there))
+        made: dict[str, catalog.TableState] = {}
+        exec(program, made)
+        assert capsys.readouterr().out == "".join(f"{line}\n" for line in re.findall(r"^# (.*)", program, re.MULTILINE))
+        assert [str(each.type) for each in made["state"].columns] == ["long", "struct<lat: double>", "string"]
+        there.close()
 
 
 def refusal(words: list[str]) -> str:
@@ -93,29 +93,6 @@ def refusal(words: list[str]) -> str:
     return f"{name} has no option {', '.join(unknown)}" if unknown else ""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_command_lines_of_a_page_exist(page: Page) -> None:
-    refused = [found for words in page.commands("lakehouse-ingest") if (found := refusal(words))]
-    assert not refused, f"{page.name}: {'; '.join(refused)}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_targets_of_make_of_a_page_exist(page: Page) -> None:
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {word for words in page.commands("make") for word in words if re.fullmatch(r"[a-z][\w-]*", word)}
-    assert named <= targets, f"{page.name}: make has no target {', '.join(sorted(named - targets))}"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_settings_that_a_page_names_exist(page: Page) -> None:
-    """By their whole name. What else looks like one is of `catalog`, of a span, of Spark, or a file's name."""
-    known = {entry.name for entry in reference.entries()}
-    sections = {name.partition(".")[0] for name in known if "." in name}
-    named = {name for name in page.in_line if re.fullmatch(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+", name)}
-    settings = {name for name in named if name.partition(".")[0] in sections and not of_others(name)}
-    assert settings <= known, f"{page.name}: there is no setting {', '.join(sorted(settings - known))}"
-
-
 def of_others(name: str) -> bool:
     first, _, rest = name.partition(".")
     return (
@@ -127,26 +104,46 @@ def of_others(name: str) -> bool:
     )
 
 
-def test_a_command_line_that_does_not_exist_is_found(tmp_path: Path) -> None:
-    page = Page(tmp_path / "page.md")
-    page.path.write_text(
-        "`lakehouse-ingest validate`\n```console\n$ X=1 lakehouse-ingest run --topic a && make it\n```\n"
-    )
-    assert [refusal(words) for words in page.commands("lakehouse-ingest")] == [
-        "lakehouse-ingest run has no option --topic",
-        "lakehouse-ingest has no verb validate",
-    ]
-    assert list(page.commands("make")) == [["it"]]
+class TestPage:
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_names_only_command_lines_that_exist(self, page: Page) -> None:
+        refused = [found for words in page.commands("lakehouse-ingest") if (found := refusal(words))]
+        assert not refused, f"{page.name}: {'; '.join(refused)}"
 
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_names_only_make_targets_that_exist(self, page: Page) -> None:
+        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+        named = {word for words in page.commands("make") for word in words if re.fullmatch(r"[a-z][\w-]*", word)}
+        assert named <= targets, f"{page.name}: make has no target {', '.join(sorted(named - targets))}"
 
-def test_what_is_said_of_security_is_said_in_the_words_of_the_program() -> None:
-    """Settings, flags and variables that it names exist; and it says how a vulnerability is reported."""
-    known = {entry.name for entry in reference.entries()}
-    for name in re.findall(r"`((?:catalog|spark|source)\.[a-z_]+)`", SECURITY):
-        assert name in known, name
-    for name in ("max_columns", "max_new", "max_tables", "max_records", "on_error"):
-        assert any(each.endswith(f".{name}") for each in known), name
-    assert ASKED_FOR.count("--allow-code") == SECURITY.count("refused without `--allow-code`") == 1
-    assert f"{marks.LARGEST >> 20} MiB" in SECURITY
-    assert "## Reporting a vulnerability" in SECURITY
-    assert "@" not in SECURITY, "no address that nobody reads"
+    @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+    def test_names_only_settings_that_exist(self, page: Page) -> None:
+        """By their whole name. What else looks like one is of `catalog`, of a span, of Spark, or a file's name."""
+        known = {entry.name for entry in reference.entries()}
+        sections = {name.partition(".")[0] for name in known if "." in name}
+        named = {name for name in page.in_line if re.fullmatch(r"[a-z_0-9]+(?:\.[a-z_0-9]+)+", name)}
+        settings = {name for name in named if name.partition(".")[0] in sections and not of_others(name)}
+        assert settings <= known, f"{page.name}: there is no setting {', '.join(sorted(settings - known))}"
+
+    def test_with_an_unknown_command_line_is_found(self, tmp_path: Path) -> None:
+        page = Page(tmp_path / "page.md")
+        page.path.write_text(
+            "`lakehouse-ingest validate`\n```console\n$ X=1 lakehouse-ingest run --topic a && make it\n```\n"
+        )
+        assert [refusal(words) for words in page.commands("lakehouse-ingest")] == [
+            "lakehouse-ingest run has no option --topic",
+            "lakehouse-ingest has no verb validate",
+        ]
+        assert list(page.commands("make")) == [["it"]]
+
+    def test_about_security_uses_the_names_of_the_program(self) -> None:
+        """Settings, flags and variables that it names exist; and it says how a vulnerability is reported."""
+        known = {entry.name for entry in reference.entries()}
+        for name in re.findall(r"`((?:catalog|spark|source)\.[a-z_]+)`", SECURITY):
+            assert name in known, name
+        for name in ("max_columns", "max_new", "max_tables", "max_records", "on_error"):
+            assert any(each.endswith(f".{name}") for each in known), name
+        assert ASKED_FOR.count("--allow-code") == SECURITY.count("refused without `--allow-code`") == 1
+        assert f"{marks.LARGEST >> 20} MiB" in SECURITY
+        assert "## Reporting a vulnerability" in SECURITY
+        assert "@" not in SECURITY, "no address that nobody reads"

@@ -34,25 +34,25 @@ EXPLODING = {
 }
 
 
-@pytest.mark.parametrize("which", EXPLODING)
-def test_a_mark_made_to_explode_is_refused_before_it_does(which: str) -> None:
-    text = EXPLODING[which]
-    assert len(text) < 1 << 18
-    tracemalloc.start()
-    try:
-        with pytest.raises(LedgerUnclear, match="can't be read"):
-            marks.decode(text)
-        with pytest.raises(LedgerUnclear):
-            marks.heads([{f"{keys.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 10 * marks.LARGEST
+class TestMark:
+    @pytest.mark.parametrize("which", EXPLODING)
+    def test_that_unpacks_to_gigabytes_is_refused_before_it_does(self, which: str) -> None:
+        text = EXPLODING[which]
+        assert len(text) < 1 << 18
+        tracemalloc.start()
+        try:
+            with pytest.raises(LedgerUnclear, match="can't be read"):
+                marks.decode(text)
+            with pytest.raises(LedgerUnclear):
+                marks.heads([{f"{keys.HEADS}p": EXPLODING["a text that unpacks to a gigabyte"]}], "p")
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < 10 * marks.LARGEST
 
-
-def test_what_a_start_could_not_read_is_not_written() -> None:
-    with pytest.raises(LedgerUnclear, match="divide them among several"):
-        marks.heads_text({f"table {number}": (number, number) for number in range(200_000)})
-    partitions = {("t", number): 10**11 + number for number in range(100_000)}
-    mark = Mark(Token("p", 1, 1, 1), SourceIdentity("c", {"t": "id"}), partitions, partitions, partitions)
-    assert marks.decode(marks.encode(mark)) == mark
+    def test_is_not_written_if_no_start_could_read_it(self) -> None:
+        with pytest.raises(LedgerUnclear, match="divide them among several"):
+            marks.heads_text({f"table {number}": (number, number) for number in range(200_000)})
+        partitions = {("t", number): 10**11 + number for number in range(100_000)}
+        mark = Mark(Token("p", 1, 1, 1), SourceIdentity("c", {"t": "id"}), partitions, partitions, partitions)
+        assert marks.decode(marks.encode(mark)) == mark

@@ -14,35 +14,33 @@ NOT_WRITTEN = set[str]()
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
 
 
-@pytest.mark.parametrize("name", [path.relative_to(ROOT).as_posix() for path in PAGES])
-def test_links_of_page_lead_somewhere(name: str) -> None:
-    path = ROOT / name
-    found = [f"{name} {each}" for each in broken(path, TEXTS[path], TEXTS)]
-    assert [each for each in found if not any(Path(page).name in each for page in NOT_WRITTEN)] == []
+class TestLinks:
+    @pytest.mark.parametrize("name", [path.relative_to(ROOT).as_posix() for path in PAGES])
+    def test_of_a_page_lead_somewhere(self, name: str) -> None:
+        path = ROOT / name
+        found = [f"{name} {each}" for each in broken(path, TEXTS[path], TEXTS)]
+        assert [each for each in found if not any(Path(page).name in each for page in NOT_WRITTEN)] == []
 
+    def test_to_pages_not_yet_written_are_the_only_exceptions(self) -> None:
+        assert [page for page in NOT_WRITTEN if (ROOT / page).exists()] == [], "take it off NOT_WRITTEN"
 
-def test_pages_that_are_not_written_are_not_there() -> None:
-    assert [page for page in NOT_WRITTEN if (ROOT / page).exists()] == [], "take it off NOT_WRITTEN"
+    @pytest.mark.parametrize(
+        ("text", "wrong"),
+        [
+            ("# A title\n\n[there](#a-title)", []),
+            ("[nowhere](#b)", ["line 1: #b leads to no heading of x.md"]),
+            ("\n[gone](gone.md)", ["line 2: gone.md leads to no file"]),
+            ("```\n[code](gone.md)\n```", []),
+            ("[outside](https://example.com/gone.md)", []),
+            ("![picture](gone.png)", ["line 1: gone.png leads to no file"]),
+            ("[folder](..)", []),
+        ],
+    )
+    def test_that_are_broken_are_found_with_their_line(self, text: str, wrong: list[str], tmp_path: Path) -> None:
+        path = tmp_path / "x.md"
+        path.write_text(text, encoding="utf-8")
+        assert [*broken(path, text, {})] == wrong
 
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("# A title\n\n[there](#a-title)", []),
-        ("[nowhere](#b)", ["line 1: #b leads to no heading of x.md"]),
-        ("\n[gone](gone.md)", ["line 2: gone.md leads to no file"]),
-        ("```\n[code](gone.md)\n```", []),
-        ("[outside](https://example.com/gone.md)", []),
-        ("![picture](gone.png)", ["line 1: gone.png leads to no file"]),
-        ("[folder](..)", []),
-    ],
-)
-def test_broken_links_are_found_with_their_line(text: str, wrong: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "x.md"
-    path.write_text(text, encoding="utf-8")
-    assert [*broken(path, text, {})] == wrong
-
-
-def test_anchors_are_those_of_github() -> None:
-    text = '# One: `two`, three\n## Same\n## Same\n<a id="here"></a>\n```\n# no heading\n```\n'
-    assert anchors(text) == {"one-two-three", "same", "same-1", "here"}
+    def test_use_the_anchors_of_github(self) -> None:
+        text = '# One: `two`, three\n## Same\n## Same\n<a id="here"></a>\n```\n# no heading\n```\n'
+        assert anchors(text) == {"one-two-three", "same", "same-1", "here"}

@@ -89,98 +89,103 @@ def tree(where: str, options: dict[str, str]) -> dict[str, Any]:
     return {"streams": [stream], section: {name: options}}
 
 
-@pytest.mark.parametrize(("where", "said"), NAMED, ids=[said[0] for _, said in NAMED])
-def test_a_setting_that_names_code_is_held(where: str, said: tuple[str, str]) -> None:
-    settings = load_settings(None, tree(where, dict([said])), {})
-    with pytest.raises(SettingsRefused, match=r"names code: .*--allow-code.*LAKEHOUSE_INGEST_ALLOW_CODE=1") as refused:
-        refuse_early(settings, allow_code=False)
-    assert str(refused.value).startswith(f"`{where}.{said[0]}` ")
-    assert len(str(refused.value)) <= LONGEST
-    if said[0] in JAVAS:
-        with pytest.raises(SettingsRefused, match=f"^only Kafka's Java client knows {said[0]}"):
-            refuse_early(settings, allow_code=True)
-    else:
-        assert refuse_early(settings, allow_code=True) == [None]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("spark.executor.extraJavaOptions", f"{ALLOWED_URLS} -Xss4m -XX:MaxRAMPercentage=70.5 -XX:+UseZGC"),
-        ("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
-        ("spark.executor.memory", "4g"),
-        ("spark.sql.shuffle.partitions", "8"),
-        ("spark.ui.enabled", "true"),
-        ("spark.io.compression.codec", "zstd"),
-        ("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
-        ("spark.serializer", "org.apache.spark.serializer.KryoSerializer"),
-        ("spark.hadoop.fs.s3a.endpoint", "https://s3.eu-central-1.amazonaws.com"),
-        ("spark.hadoop.fs.s3a.aws.credentials.provider", "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"),
-        ("spark.driver.host", "driver.example.com"),
-        ("io-impl", "org.apache.iceberg.aws.s3.S3FileIO"),
-        ("py-io-impl", "pyiceberg.io.fsspec.FsspecFileIO"),
-        ("rest.auth.type", "oauth2"),
-        ("uri", "https://lake.example.com/api"),
-        ("credential", "Ann.Smith:secret"),
-        ("token", "eyJhbGciOiJ.eyJzdWIiOiIx.Kq9abc"),
-        ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"),
-        ("client.rack", "eu-central-1a"),
-        ("write.parquet.compression-codec", "zstd"),
-        ("write.data.path", "s3://bucket/Data.Lake/t"),
-        ("owner", "somebody"),
-    ],
-)
-def test_what_loads_nothing_of_anybodys_passes(key: str, value: str) -> None:
-    assert not names_code(key, value)
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        *("-javaagent:a.jar", "-agentlib:jdwp", "-agentpath:a.so", "-cp", "-Xbootclasspath/a:a.jar", "@file", "-jar"),
-        *("-XX:OnError=sh", "-XX:OnOutOfMemoryError=sh", "-XX:Flags=f", "-XX:VMOptionsFile=f", "-XX:+EnableJVMCI"),
-        *("-Djava.system.class.loader=e.L", "-Dlog4j2.configurationFile=http://e", "-Djava.security.manager=e.M"),
-        *("-Xmx1g;sh", '"-Xmx1g', "-Xmx1g\\", "-XX:SharedArchiveFile=f", "-Dunknown=1", "--add-modules=e"),
-    ],
-)
-def test_an_option_of_javas_that_may_load_something_is_held(option: str) -> None:
-    assert names_code("spark.executor.extraJavaOptions", f"-Xmx1g {option} {ALLOWED_URLS}")
-
-
-# -- the command line -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(capsys)
 
 
-@pytest.mark.parametrize("verb", ["run", "plan", "status", "verify", "files", "recover", "acknowledge", "adopt"])
-def test_every_verb_that_would_load_it_says_which_setting_and_where_it_came_from(
-    verb: str, command: Command, tmp_path: Path
-) -> None:
-    file = tmp_path / "p.toml"
-    file.write_text('[[streams]]\ntopics = ["t"]\n[catalog.properties]\nprefix = "x"\n"py-io-impl" = "evil.FileIO"\n')
-    said = command(verb, "--config", file, "--catalog-uri", "http://127.0.0.1:1")
-    assert said.code == 2
-    assert (
-        "`catalog.properties.py-io-impl` (p.toml line 5) names code: a settings file may do so only with"
-        in said.sentence
+class TestNamedCode:
+    @pytest.mark.parametrize(("where", "said"), NAMED, ids=[said[0] for _, said in NAMED])
+    def test_in_a_setting_is_refused_unless_allowed(self, where: str, said: tuple[str, str]) -> None:
+        settings = load_settings(None, tree(where, dict([said])), {})
+        with pytest.raises(
+            SettingsRefused, match=r"names code: .*--allow-code.*LAKEHOUSE_INGEST_ALLOW_CODE=1"
+        ) as refused:
+            refuse_early(settings, allow_code=False)
+        assert str(refused.value).startswith(f"`{where}.{said[0]}` ")
+        assert len(str(refused.value)) <= LONGEST
+        if said[0] in JAVAS:
+            with pytest.raises(SettingsRefused, match=f"^only Kafka's Java client knows {said[0]}"):
+                refuse_early(settings, allow_code=True)
+        else:
+            assert refuse_early(settings, allow_code=True) == [None]
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("spark.executor.extraJavaOptions", f"{ALLOWED_URLS} -Xss4m -XX:MaxRAMPercentage=70.5 -XX:+UseZGC"),
+            ("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+            ("spark.executor.memory", "4g"),
+            ("spark.sql.shuffle.partitions", "8"),
+            ("spark.ui.enabled", "true"),
+            ("spark.io.compression.codec", "zstd"),
+            ("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
+            ("spark.serializer", "org.apache.spark.serializer.KryoSerializer"),
+            ("spark.hadoop.fs.s3a.endpoint", "https://s3.eu-central-1.amazonaws.com"),
+            ("spark.hadoop.fs.s3a.aws.credentials.provider", "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"),
+            ("spark.driver.host", "driver.example.com"),
+            ("io-impl", "org.apache.iceberg.aws.s3.S3FileIO"),
+            ("py-io-impl", "pyiceberg.io.fsspec.FsspecFileIO"),
+            ("rest.auth.type", "oauth2"),
+            ("uri", "https://lake.example.com/api"),
+            ("credential", "Ann.Smith:secret"),
+            ("token", "eyJhbGciOiJ.eyJzdWIiOiIx.Kq9abc"),
+            ("partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"),
+            ("client.rack", "eu-central-1a"),
+            ("write.parquet.compression-codec", "zstd"),
+            ("write.data.path", "s3://bucket/Data.Lake/t"),
+            ("owner", "somebody"),
+        ],
     )
+    def test_is_not_suspected_in_harmless_settings(self, key: str, value: str) -> None:
+        assert not names_code(key, value)
 
+    @pytest.mark.parametrize(
+        "option",
+        [
+            *(
+                "-javaagent:a.jar",
+                "-agentlib:jdwp",
+                "-agentpath:a.so",
+                "-cp",
+                "-Xbootclasspath/a:a.jar",
+                "@file",
+                "-jar",
+            ),
+            *("-XX:OnError=sh", "-XX:OnOutOfMemoryError=sh", "-XX:Flags=f", "-XX:VMOptionsFile=f", "-XX:+EnableJVMCI"),
+            *("-Djava.system.class.loader=e.L", "-Dlog4j2.configurationFile=http://e", "-Djava.security.manager=e.M"),
+            *("-Xmx1g;sh", '"-Xmx1g', "-Xmx1g\\", "-XX:SharedArchiveFile=f", "-Dunknown=1", "--add-modules=e"),
+        ],
+    )
+    def test_is_found_in_java_options(self, option: str) -> None:
+        assert names_code("spark.executor.extraJavaOptions", f"-Xmx1g {option} {ALLOWED_URLS}")
 
-def test_where_a_variable_names_it_the_variable_is_named(command: Command) -> None:
-    variable = "LAKEHOUSE_INGEST_SPARK__OPTIONS__spark.plugins"
-    said = command("run", "--topics", "t", environment={variable: "evil.Plugin"})
-    assert f"`spark.options.spark.plugins` ({variable}) names code" in said.sentence
+    @pytest.mark.parametrize("verb", ["run", "plan", "status", "verify", "files", "recover", "acknowledge", "adopt"])
+    def test_is_refused_by_every_command_with_setting_and_line(
+        self, verb: str, command: Command, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "p.toml"
+        file.write_text(
+            '[[streams]]\ntopics = ["t"]\n[catalog.properties]\nprefix = "x"\n"py-io-impl" = "evil.FileIO"\n'
+        )
+        said = command(verb, "--config", file, "--catalog-uri", "http://127.0.0.1:1")
+        assert said.code == 2
+        assert (
+            "`catalog.properties.py-io-impl` (p.toml line 5) names code: a settings file may do so only with"
+            in said.sentence
+        )
 
+    def test_in_a_variable_is_refused_with_the_variable(self, command: Command) -> None:
+        variable = "LAKEHOUSE_INGEST_SPARK__OPTIONS__spark.plugins"
+        said = command("run", "--topics", "t", environment={variable: "evil.Plugin"})
+        assert f"`spark.options.spark.plugins` ({variable}) names code" in said.sentence
 
-@pytest.mark.parametrize("verb", ["status", "plan"])
-def test_whoever_allows_it_gets_further(verb: str, command: Command) -> None:
-    """By the flag or the variable: the next thing that is wrong is said then."""
-    environment = {"LAKEHOUSE_INGEST_CATALOG__PROPERTIES__io-impl": "evil.FileIO"}
-    words = (verb, "--topics", "t", "--catalog-uri", "thrift://x")
-    assert "names code" in command(*words, environment=environment).sentence
-    assert "should be the http" in command(*words, "--allow-code", environment=environment).sentence
-    allowed = {**environment, "LAKEHOUSE_INGEST_ALLOW_CODE": "1"}
-    assert "should be the http" in command(*words, environment=allowed).sentence
+    @pytest.mark.parametrize("verb", ["status", "plan"])
+    def test_is_accepted_by_the_flag_or_the_variable(self, verb: str, command: Command) -> None:
+        """By the flag or the variable: the next thing that is wrong is said then."""
+        environment = {"LAKEHOUSE_INGEST_CATALOG__PROPERTIES__io-impl": "evil.FileIO"}
+        words = (verb, "--topics", "t", "--catalog-uri", "thrift://x")
+        assert "names code" in command(*words, environment=environment).sentence
+        assert "should be the http" in command(*words, "--allow-code", environment=environment).sentence
+        allowed = {**environment, "LAKEHOUSE_INGEST_ALLOW_CODE": "1"}
+        assert "should be the http" in command(*words, environment=allowed).sentence

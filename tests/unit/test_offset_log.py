@@ -33,57 +33,51 @@ def flip(file: Path, at: int, bit: int) -> None:
     file.write_bytes(said)
 
 
-@pytest.mark.parametrize("text", [TEXT, LONG], ids=["of one sum", "of several"])
-def test_what_is_as_it_was_written_is_believed(tmp_path: Path, text: str) -> None:
-    written(tmp_path, text)
-    assert entry(tmp_path, 7) == text
+class TestOffsetLogEntry:
+    @pytest.mark.parametrize("text", [TEXT, LONG], ids=["of one sum", "of several"])
+    def test_is_believed_if_its_checksums_match(self, tmp_path: Path, text: str) -> None:
+        written(tmp_path, text)
+        assert entry(tmp_path, 7) == text
 
+    def test_with_one_flipped_bit_is_refused(self, tmp_path: Path) -> None:
+        file = written(tmp_path)
+        for at in range(len(TEXT)):
+            for bit in range(8):
+                flip(file, at, bit)
+                with pytest.raises(TryAgain, match=f"was damaged.*{file.name} is not as it was written"):
+                    entry(tmp_path, 7)
+                flip(file, at, bit)
+        assert entry(tmp_path, 7) == TEXT
 
-def test_no_bit_of_it_may_be_another(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    for at in range(len(TEXT)):
-        for bit in range(8):
-            flip(file, at, bit)
-            with pytest.raises(TryAgain, match=f"was damaged.*{file.name} is not as it was written"):
-                entry(tmp_path, 7)
-            flip(file, at, bit)
-    assert entry(tmp_path, 7) == TEXT
+    def test_with_one_flipped_bit_near_its_end_is_refused(self, tmp_path: Path) -> None:
+        flip(written(tmp_path, LONG), len(LONG) - 3, 1)
+        with pytest.raises(TryAgain, match="was damaged"):
+            entry(tmp_path, 7)
 
+    @pytest.mark.parametrize("length", [0, 5, 8, 11], ids=lambda length: f"{length} bytes")
+    def test_with_truncated_checksums_is_refused(self, tmp_path: Path, length: int) -> None:
+        sums = _sums_of(written(tmp_path))
+        sums.write_bytes(sums.read_bytes()[:length])
+        with pytest.raises(TryAgain, match="was damaged"):
+            entry(tmp_path, 7)
 
-def test_nor_one_far_behind(tmp_path: Path) -> None:
-    flip(written(tmp_path, LONG), len(LONG) - 3, 1)
-    with pytest.raises(TryAgain, match="was damaged"):
-        entry(tmp_path, 7)
+    @pytest.mark.parametrize("at", [0, 8], ids=["magic", "sum"])
+    def test_with_damaged_checksums_is_refused(self, tmp_path: Path, at: int) -> None:
+        flip(_sums_of(written(tmp_path)), at, 3)
+        with pytest.raises(TryAgain, match="was damaged"):
+            entry(tmp_path, 7)
 
+    def test_without_checksums_is_believed(self, tmp_path: Path) -> None:
+        """Other file systems look after their bytes themselves."""
+        _sums_of(written(tmp_path)).unlink()
+        assert entry(tmp_path, 7) == TEXT
 
-@pytest.mark.parametrize("length", [0, 5, 8, 11], ids=lambda length: f"{length} bytes")
-def test_sums_that_are_cut_prove_nothing(tmp_path: Path, length: int) -> None:
-    sums = _sums_of(written(tmp_path))
-    sums.write_bytes(sums.read_bytes()[:length])
-    with pytest.raises(TryAgain, match="was damaged"):
-        entry(tmp_path, 7)
+    def test_that_is_missing_cannot_be_read(self, tmp_path: Path) -> None:
+        written(tmp_path)
+        with pytest.raises(TryAgain, match=r"can't be read.*8"):
+            entry(tmp_path, 8)
 
-
-@pytest.mark.parametrize("at", [0, 8], ids=["magic", "sum"])
-def test_sums_that_are_damaged_prove_nothing(tmp_path: Path, at: int) -> None:
-    flip(_sums_of(written(tmp_path)), at, 3)
-    with pytest.raises(TryAgain, match="was damaged"):
-        entry(tmp_path, 7)
-
-
-def test_without_sums_it_is_believed(tmp_path: Path) -> None:
-    """Other file systems look after their bytes themselves."""
-    _sums_of(written(tmp_path)).unlink()
-    assert entry(tmp_path, 7) == TEXT
-
-
-def test_one_that_is_not_there_is_no_end_of_anything(tmp_path: Path) -> None:
-    written(tmp_path)
-    with pytest.raises(TryAgain, match=r"can't be read.*8"):
-        entry(tmp_path, 8)
-
-
-def test_what_is_no_text_can_not_be_read(tmp_path: Path) -> None:
-    (tmp_path / "7").write_bytes(b"v1\xff\n")
-    with pytest.raises(TryAgain, match="can't be read"):
-        entry(tmp_path, 7)
+    def test_that_is_no_text_cannot_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "7").write_bytes(b"v1\xff\n")
+        with pytest.raises(TryAgain, match="can't be read"):
+            entry(tmp_path, 7)

@@ -10,50 +10,48 @@ def ends(first: int, second: int = 10) -> Offsets:
     return {("t", 0): first, ("t", 1): second}
 
 
-def test_what_waits_is_what_lies_behind_the_last_stable_offset() -> None:
-    assert uncommitted(ends(5), HIGH) == {("t", 0): 51, ("t", 1): 0}
-    # Asked later than the high watermark, and of a partition that came in between.
-    assert uncommitted({**ends(60), ("t", 2): 3}, HIGH) == {("t", 0): 0, ("t", 1): 0, ("t", 2): 0}
+class TestUncommittedOffsets:
+    def test_lie_between_last_stable_offset_and_high_watermark(self) -> None:
+        assert uncommitted(ends(5), HIGH) == {("t", 0): 51, ("t", 1): 0}
+        # Asked later than the high watermark, and of a partition that came in between.
+        assert uncommitted({**ends(60), ("t", 2): 3}, HIGH) == {("t", 0): 0, ("t", 1): 0, ("t", 2): 0}
 
 
-def test_a_transaction_that_hangs_is_told_once() -> None:
-    seen = OpenTransactions()
-    assert seen.see(0, ends(5), HIGH) == []
-    assert seen.see(HANGS_S - 1, ends(5), HIGH) == []
-    (found,) = seen.see(HANGS_S, ends(5), {**HIGH, ("t", 0): 100})
-    assert (found.topic, found.partition, found.stable, found.offsets, found.open_s) == ("t", 0, 5, 95, HANGS_S)
-    assert seen.see(3 * HANGS_S, ends(5), HIGH) == []
+class TestHangingTransaction:
+    def test_is_reported_once(self) -> None:
+        seen = OpenTransactions()
+        assert seen.see(0, ends(5), HIGH) == []
+        assert seen.see(HANGS_S - 1, ends(5), HIGH) == []
+        (found,) = seen.see(HANGS_S, ends(5), {**HIGH, ("t", 0): 100})
+        assert (found.topic, found.partition, found.stable, found.offsets, found.open_s) == ("t", 0, 5, 95, HANGS_S)
+        assert seen.see(3 * HANGS_S, ends(5), HIGH) == []
 
+    def test_after_another_is_reported_as_well(self) -> None:
+        seen = OpenTransactions()
+        seen.see(0, ends(5), HIGH)
+        assert len(seen.see(HANGS_S, ends(5), HIGH)) == 1
+        assert seen.see(HANGS_S + 1, ends(40), HIGH) == []
+        assert [found.stable for found in seen.see(2 * HANGS_S + 1, ends(40), HIGH)] == [40]
 
-def test_one_that_follows_is_told_as_well() -> None:
-    seen = OpenTransactions()
-    seen.see(0, ends(5), HIGH)
-    assert len(seen.see(HANGS_S, ends(5), HIGH)) == 1
-    assert seen.see(HANGS_S + 1, ends(40), HIGH) == []
-    assert [found.stable for found in seen.see(2 * HANGS_S + 1, ends(40), HIGH)] == [40]
+    def test_is_not_reported_while_the_stable_offset_moves(self) -> None:
+        """As in a topic that is full of short transactions."""
+        seen = OpenTransactions()
+        for minute in range(100):
+            assert seen.see(60 * minute, ends(minute), HIGH) == []
 
+    def test_is_forgotten_once_all_was_read(self) -> None:
+        seen = OpenTransactions()
+        seen.see(0, ends(5), HIGH)
+        seen.see(10, ends(56), HIGH)
+        assert seen.see(2 * HANGS_S, ends(56), {**HIGH, ("t", 0): 57}) == []
 
-def test_a_stable_offset_that_moves_is_no_matter_however_far_behind_it_is() -> None:
-    """As in a topic that is full of short transactions."""
-    seen = OpenTransactions()
-    for minute in range(100):
-        assert seen.see(60 * minute, ends(minute), HIGH) == []
-
-
-def test_all_that_is_read_leaves_nothing_behind() -> None:
-    seen = OpenTransactions()
-    seen.see(0, ends(5), HIGH)
-    seen.see(10, ends(56), HIGH)
-    assert seen.see(2 * HANGS_S, ends(56), {**HIGH, ("t", 0): 57}) == []
-
-
-def test_the_sentence_says_how_to_find_and_to_end_it() -> None:
-    seen = OpenTransactions()
-    seen.see(0, ends(5), HIGH)
-    (found,) = seen.see(HANGS_S, ends(5), HIGH)
-    assert found.sentence("kafka:9092") == (
-        "topic t partition 0 can't be read beyond offset 5: a transaction that began there has been open for 10"
-        " minutes, and 51 offsets wait for its end; run `kafka-transactions.sh --bootstrap-server kafka:9092"
-        " find-hanging --topic t`, and if its producer is gone `kafka-transactions.sh --bootstrap-server kafka:9092"
-        " abort --topic t --partition 0 --start-offset 5`"
-    )
+    def test_is_reported_with_the_commands_that_find_and_end_it(self) -> None:
+        seen = OpenTransactions()
+        seen.see(0, ends(5), HIGH)
+        (found,) = seen.see(HANGS_S, ends(5), HIGH)
+        assert found.sentence("kafka:9092") == (
+            "topic t partition 0 can't be read beyond offset 5: a transaction that began there has been open for 10"
+            " minutes, and 51 offsets wait for its end; run `kafka-transactions.sh --bootstrap-server kafka:9092"
+            " find-hanging --topic t`, and if its producer is gone `kafka-transactions.sh --bootstrap-server kafka:9092"
+            " abort --topic t --partition 0 --start-offset 5`"
+        )

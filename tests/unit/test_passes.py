@@ -174,10 +174,11 @@ class TestTaskThatFailed:
             outcome_of([first], NoTables())
 
 
-def test_there_are_only_so_many_passes() -> None:
-    """A task that finds news in the last pass breaks its promise, so its records have no outcome."""
-    every, tables = [receipts(0), *(receipts(number, [ONE]) for number in range(1, MOST_PASSES))], NoTables()
-    for each in every:
-        each[0].parts[ONE].news = SeenFields()
-    with pytest.raises(TryAgain, match="have an outcome"):
-        outcome_of(every, tables)
+class TestPasses:
+    def test_are_bounded_in_number(self) -> None:
+        """A task that finds news in the last pass breaks its promise, so its records have no outcome."""
+        every, tables = [receipts(0), *(receipts(number, [ONE]) for number in range(1, MOST_PASSES))], NoTables()
+        for each in every:
+            each[0].parts[ONE].news = SeenFields()
+        with pytest.raises(TryAgain, match="have an outcome"):
+            outcome_of(every, tables)

@@ -45,60 +45,65 @@ GROWN = Foreseen(state(), state("iot.sensors", Column("n", "long"), Column("note
 SAME = Foreseen(state(), state(properties={"lakehouse.table.p.iot.sensors": "{}"}))
 
 
-def test_a_table_that_would_be_made_is_shown_whole() -> None:
-    said = shown(foresight(MADE, namespaces=("iot",), landed=40))
-    for line in ("+ namespace iot", "+ table iot.sensors", "+ n long", "partitions [bucket(4, n)]", "owner = me"):
-        assert line in said
-    assert "40 of 100 records looked at, a sample: what comes later may change more" in said
-    assert "about 720 files an hour, estimated" in said
-    assert "1 table would be made, 0 changed" in said
+class TestShownTable:
+    def test_that_would_be_created_is_complete(self) -> None:
+        said = shown(foresight(MADE, namespaces=("iot",), landed=40))
+        for line in ("+ namespace iot", "+ table iot.sensors", "+ n long", "partitions [bucket(4, n)]", "owner = me"):
+            assert line in said
+        assert "40 of 100 records looked at, a sample: what comes later may change more" in said
+        assert "about 720 files an hour, estimated" in said
+        assert "1 table would be made, 0 changed" in said
+
+    def test_that_exists_has_its_changes_and_its_dead_letters(self) -> None:
+        said = shown(foresight(GROWN, landed=98, wrong_type=2))
+        for line in (
+            "~ table iot.sensors",
+            "+ note string",
+            "it has format version 3",
+            "98 would land, 2 be dead letters",
+        ):
+            assert line in said
+        assert "wrong_type 2, the first in sensors/0 at 17: n: one is not long" in said
+        assert "all records looked at, 100" in said
+
+    def test_with_only_our_own_notes_is_unchanged(self) -> None:
+        assert plan.code_of(foresight(SAME, landed=1)) == 0
+        assert "= table iot.sensors" in shown(foresight(SAME, landed=1))
 
 
-def test_a_table_that_is_there_is_shown_by_what_changes_and_what_is_known_of_it() -> None:
-    said = shown(foresight(GROWN, landed=98, wrong_type=2))
-    for line in ("~ table iot.sensors", "+ note string", "it has format version 3", "98 would land, 2 be dead letters"):
-        assert line in said
-    assert "wrong_type 2, the first in sensors/0 at 17: n: one is not long" in said
-    assert "all records looked at, 100" in said
+class TestExitCode:
+    @pytest.mark.parametrize(
+        ("refusal", "code"), [(SettingsRefused("x"), 2), (TableChanged("x"), 3), (TryAgain("x"), 4), (None, 7)]
+    )
+    def test_of_a_refusal_goes_before_that_of_changes(self, refusal: LakehouseError | None, code: int) -> None:
+        found = foresight(MADE, refusal=refusal, landed=1)
+        assert plan.code_of(found) == code
+        told = json.loads(json.dumps(plan._as_plain(found)))
+        assert told["code"] == code
+        assert told["tables"][0]["change"] == "make"
+        assert (told["streams"][0]["refused"] is None) == (refusal is None)
 
 
-def test_what_a_pipeline_notes_for_itself_is_no_change() -> None:
-    assert plan.code_of(foresight(SAME, landed=1)) == 0
-    assert "= table iot.sensors" in shown(foresight(SAME, landed=1))
+class TestEstimatedFiles:
+    @pytest.mark.parametrize(
+        ("every", "received", "rows", "spread", "files"),
+        [
+            (5.0, 100_000, 100_000, 1, 720),  # a batch each five seconds, of one file
+            (5.0, 1_000, 1_000, 1, 360),  # a record each ten seconds
+            (5.0, 1_000, 100, 1, 36),  # of which each tenth goes to this table
+            (60.0, 100_000, 100_000, 24, 60),  # in a minute of all that time there is one day's
+            (5_000.0, 100_000, 100_000, 24, 0.72 * 12),  # and in half of it there are half of the days
+        ],
+    )
+    def test_follow_from_the_pace_of_the_records(
+        self, every: float, received: int, rows: int, spread: int, files: float
+    ) -> None:
+        tally = Tally({("sensors", 0): {"landed": received}}, 0, 10_000_000)
+        stream = StreamSettings.model_validate({"topics": ["sensors"], "every": every})
+        found = files_an_hour(Seen(received, 1, tally, {"t": Writing(rows, spread)}), stream)
+        assert found["t"] == pytest.approx(files, rel=0.01)
 
-
-@pytest.mark.parametrize(
-    ("refusal", "code"), [(SettingsRefused("x"), 2), (TableChanged("x"), 3), (TryAgain("x"), 4), (None, 7)]
-)
-def test_a_refusal_goes_before_changes(refusal: LakehouseError | None, code: int) -> None:
-    found = foresight(MADE, refusal=refusal, landed=1)
-    assert plan.code_of(found) == code
-    told = json.loads(json.dumps(plan._as_plain(found)))
-    assert told["code"] == code
-    assert told["tables"][0]["change"] == "make"
-    assert (told["streams"][0]["refused"] is None) == (refusal is None)
-
-
-@pytest.mark.parametrize(
-    ("every", "received", "rows", "spread", "files"),
-    [
-        (5.0, 100_000, 100_000, 1, 720),  # a batch each five seconds, of one file
-        (5.0, 1_000, 1_000, 1, 360),  # a record each ten seconds
-        (5.0, 1_000, 100, 1, 36),  # of which each tenth goes to this table
-        (60.0, 100_000, 100_000, 24, 60),  # in a minute of all that time there is one day's
-        (5_000.0, 100_000, 100_000, 24, 0.72 * 12),  # and in half of it there are half of the days
-    ],
-)
-def test_files_are_estimated_from_the_pace_of_the_records(
-    every: float, received: int, rows: int, spread: int, files: float
-) -> None:
-    tally = Tally({("sensors", 0): {"landed": received}}, 0, 10_000_000)
-    stream = StreamSettings.model_validate({"topics": ["sensors"], "every": every})
-    found = files_an_hour(Seen(received, 1, tally, {"t": Writing(rows, spread)}), stream)
-    assert found["t"] == pytest.approx(files, rel=0.01)
-
-
-def test_nothing_is_estimated_from_records_of_one_moment() -> None:
-    tally = Tally({("sensors", 0): {"landed": 5}}, 7, 7)
-    stream = StreamSettings.model_validate({"topics": ["sensors"]})
-    assert files_an_hour(Seen(5, 1, tally, {"t": Writing(5, 1)}), stream) == {}
+    def test_are_unknown_from_records_of_one_moment(self) -> None:
+        tally = Tally({("sensors", 0): {"landed": 5}}, 7, 7)
+        stream = StreamSettings.model_validate({"topics": ["sensors"]})
+        assert files_an_hour(Seen(5, 1, tally, {"t": Writing(5, 1)}), stream) == {}

@@ -37,68 +37,65 @@ def refused(stream: dict[str, Any] | None = None, source: dict[str, Any] | None 
     return said
 
 
-@pytest.mark.parametrize("name", formats.FORMATS)
-def test_every_format_in_the_table_is_one(name: str) -> None:
-    assert formats.chosen(name)
+class TestPlugin:
+    @pytest.mark.parametrize("name", formats.FORMATS)
+    def test_of_ours_in_the_list_of_formats_can_be_loaded(self, name: str) -> None:
+        assert formats.chosen(name)
+
+    def test_is_ours_without_another_package(self) -> None:
+        assert formats.chosen("json") is OURS
+        settings = load_settings(None, {"streams": [{"topics": ["t"]}]}, {})
+        assert sources.chosen(settings.source) is Kafka
+        assert refuse_early(settings, allow_code=False) == [None]
+
+    def test_that_nobody_offers_is_refused_with_what_there_is(self) -> None:
+        assert refused({"format": "jason"}).endswith("there is json; did you mean json?")
+        assert refused({"format": "xml"}) == (
+            "`streams.format` names 'xml', which is not installed: there is json; a package may offer more by an entry"
+            " point of lakehouse_ingest.formats"
+        )
+        assert refused(source={"kind": "kafak"}).startswith("`source.kind` names 'kafak'")
+        assert refused(source={"kind": "x" * 500})
+
+    @pytest.mark.usefixtures("_installed")
+    def test_of_another_package_cannot_take_our_names(self) -> None:
+        settings = load_settings(
+            None, {"streams": [{"topics": ["t"]}], "source": {"kind": "plant", "options": {"servers": "x:1"}}}, {}
+        )
+        assert sources.chosen(settings.source).__name__ == "Plant"
+        assert type(formats.chosen("lines")).__name__ == "Lines"
+        assert formats.chosen("json") is OURS
+        assert sources.chosen(load_settings(None, {"streams": [{"topics": ["t"]}]}, {}).source) is Kafka
+        assert "there is gone, json, lines, unfinished; did you mean lines?" in refused({"format": "line"})
+
+    @pytest.mark.usefixtures("_installed")
+    def test_that_cannot_be_used_gives_the_reason(self) -> None:
+        assert refused({"format": "gone"}).startswith(
+            "`streams.format` names gone, which can't be loaded: ModuleNotFoundError"
+        )
+        assert "(plant_extras:Unfinished), which lacks something of a Format" in refused({"format": "unfinished"})
+        assert "which lacks something of a Source" in refused(source={"kind": "unfinished"})
+        assert refused(source={"kind": "plant"}) == "`source.options` should say with `servers` where the plant is"
 
 
-def test_without_another_package_there_is_ours() -> None:
-    assert formats.chosen("json") is OURS
-    settings = load_settings(None, {"streams": [{"topics": ["t"]}]}, {})
-    assert sources.chosen(settings.source) is Kafka
-    assert refuse_early(settings, allow_code=False) == [None]
-
-
-def test_what_nobody_offers_is_refused_with_the_nearest_or_with_what_there_is() -> None:
-    assert refused({"format": "jason"}).endswith("there is json; did you mean json?")
-    assert refused({"format": "xml"}) == (
-        "`streams.format` names 'xml', which is not installed: there is json; a package may offer more by an entry"
-        " point of lakehouse_ingest.formats"
+class TestStore:
+    @pytest.mark.parametrize(
+        ("location", "kind"),
+        [
+            ("file:///tmp/t", LocalFiles),
+            ("file:/tmp/t", LocalFiles),
+            ("/tmp/t", LocalFiles),
+            ("s3://bucket/t", S3),
+            ("S3A://b/t", S3),
+        ],
     )
-    assert refused(source={"kind": "kafak"}).startswith("`source.kind` names 'kafak'")
-    assert refused(source={"kind": "x" * 500})
+    def test_is_found_by_the_scheme_of_a_location(self, location: str, kind: type) -> None:
+        assert storage.known(location)
+        assert isinstance(storage.at(location, CatalogSettings(), S3Settings()), kind)
 
-
-@pytest.mark.usefixtures("_installed")
-def test_another_package_offers_by_entry_points_and_nobody_takes_our_names() -> None:
-    settings = load_settings(
-        None, {"streams": [{"topics": ["t"]}], "source": {"kind": "plant", "options": {"servers": "x:1"}}}, {}
-    )
-    assert sources.chosen(settings.source).__name__ == "Plant"
-    assert type(formats.chosen("lines")).__name__ == "Lines"
-    assert formats.chosen("json") is OURS
-    assert sources.chosen(load_settings(None, {"streams": [{"topics": ["t"]}]}, {}).source) is Kafka
-    assert "there is gone, json, lines, unfinished; did you mean lines?" in refused({"format": "line"})
-
-
-@pytest.mark.usefixtures("_installed")
-def test_what_can_not_be_used_says_why() -> None:
-    assert refused({"format": "gone"}).startswith(
-        "`streams.format` names gone, which can't be loaded: ModuleNotFoundError"
-    )
-    assert "(plant_extras:Unfinished), which lacks something of a Format" in refused({"format": "unfinished"})
-    assert "which lacks something of a Source" in refused(source={"kind": "unfinished"})
-    assert refused(source={"kind": "plant"}) == "`source.options` should say with `servers` where the plant is"
-
-
-@pytest.mark.parametrize(
-    ("location", "kind"),
-    [
-        ("file:///tmp/t", LocalFiles),
-        ("file:/tmp/t", LocalFiles),
-        ("/tmp/t", LocalFiles),
-        ("s3://bucket/t", S3),
-        ("S3A://b/t", S3),
-    ],
-)
-def test_a_store_is_found_by_the_scheme_of_a_location(location: str, kind: type) -> None:
-    assert storage.known(location)
-    assert isinstance(storage.at(location, CatalogSettings(), S3Settings()), kind)
-
-
-def test_a_store_that_nobody_offers_is_refused_only_where_we_have_to_know_it() -> None:
-    assert not storage.known("gs://bucket/t")
-    with pytest.raises(SettingsRefused, match=r"`catalog\.warehouse` names 'gs'.*there is file, s3, s3a"):
-        storage.at("gs://bucket/t", CatalogSettings(), S3Settings())
-    told = storage.for_both_clients(CatalogSettings(uri="http://c", warehouse="gs://bucket"), S3Settings())
-    assert [type(each) for each in told] == [S3]
+    def test_that_nobody_offers_is_refused_only_where_we_need_it(self) -> None:
+        assert not storage.known("gs://bucket/t")
+        with pytest.raises(SettingsRefused, match=r"`catalog\.warehouse` names 'gs'.*there is file, s3, s3a"):
+            storage.at("gs://bucket/t", CatalogSettings(), S3Settings())
+        told = storage.for_both_clients(CatalogSettings(uri="http://c", warehouse="gs://bucket"), S3Settings())
+        assert [type(each) for each in told] == [S3]

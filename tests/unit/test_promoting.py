@@ -34,28 +34,7 @@ ANY = st.recursive(
 )
 
 
-@given(st.dictionaries(st.text(max_size=5), ANY, max_size=4), st.sampled_from([None, 1]), st.booleans())
-def test_each_field_is_told_as_it_is_written(fields: dict[str, Any], indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
-    text = json.dumps(fields, indent=indent, ensure_ascii=ascii_only)
-    parts = parts_of(text)
-    assert {key: json.loads(part) for key, part in parts.items()} == fields
-    again = written(parts)
-    assert (json.loads(again) if again else {}) == fields
-
-
-def test_no_digit_of_a_neighbour_is_lost() -> None:
-    text = '{"a":0.1234567890123456789012345,"b":1}'
-    parts = parts_of(text)
-    del parts["b"]
-    assert written(parts) == '{"a":0.1234567890123456789012345}'
-
-
 FOREIGN = ("null", "[1]", '[{"a":1}]', "", "x", "{", '{"a"', '{"a":1', '{"a":1}]', '{"a":1,}', '{"a" 1}', "[" * 100_000)
-
-
-@pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
-def test_what_others_have_put_there_is_no_field(text: str) -> None:
-    assert parts_of(text) == {}
 
 
 FITS: list[tuple[str, Any, Any]] = [
@@ -114,81 +93,11 @@ MISFITS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value", "wanted"), FITS)
-def test_a_column_takes_what_is_of_its_type(kind: str, value: Any, wanted: Any) -> None:
-    found = fitted(value, arrow_type(kind))
-    assert found == wanted
-    assert type(found) is type(wanted)
-    pa.array([found], arrow_type(kind))
-
-
-@pytest.mark.parametrize(("kind", "value"), MISFITS)
-def test_a_column_takes_nothing_else(kind: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=r"is not|place|Invalid|day|year"):
-        fitted(value, arrow_type(kind))
-
-
-@given(st.lists(ANY.map(lambda each: value_of(json.dumps(each))), min_size=1, max_size=4))
-def test_a_type_that_was_found_takes_the_values_that_it_was_found_in(values: list[Any]) -> None:
-    """But for those beyond 64 bits, and what JSON text always takes."""
-    kind = arrow_type(type_of(values))
-    for value in values:
-        pa.array([fitted(value, kind)], kind)
-
-
 SIMILAR = st.recursive(
     st.sampled_from([None, True, 1, 2**53 + 1, 2**63, Decimal("0.5"), "x"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "A", "c.d"]), inner),
     max_leaves=4,
 )
-
-
-@given(st.lists(SIMILAR, max_size=5).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
-def test_a_type_does_not_depend_on_the_order_of_the_values(orders: tuple[list[Any], list[Any]]) -> None:
-    values, shuffled = orders
-    assert type_of(values) == type_of(shuffled)
-
-
-@pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
-        ([1, 2], "long"),
-        ([1, Decimal("1.5")], "double"),
-        ([True, None], "boolean"),
-        (["a"], "string"),
-        ([1, "a"], "string"),
-        ([2**70], "string"),
-        ([[1], []], "list<long>"),
-        ([{"a": 1}, {"b": "x", "c": None}], 'struct<"a": long, "b": string>'),
-        ([{"b": 1}, {"a": 1}], 'struct<"a": long, "b": long>'),
-        ([1, 2**53 + 1], "long"),
-        ([-1, Decimal("1500.5"), 2**53 + 1], "string"),
-        ([{"a": [2**53 + 1]}, {"a": [1]}], 'struct<"a": list<long>>'),
-        ([{"a": [2**53 + 1]}, {"a": [Decimal("0.5")]}], "string"),
-        ([[1], {"a": 1}], "string"),
-        ([Decimal("1e999")], "string"),
-        ([{"a.b": 1}], "string"),
-        ([None, [], {}], "string"),
-    ],
-)
-def test_a_type_is_found_in_the_values(values: list[Any], wanted: str) -> None:
-    assert type_of(values) == wanted
-
-
-def test_a_value_within_objects_is_found_and_put_there() -> None:
-    assert found_at({"b": {"c": 1}}, ("b", "c")) == 1
-    assert found_at({"b": 5}, ("b", "c")) is None
-    assert put_at({"a": 1, "b": {"d": 2}}, ("b", "c"), 1) == {"a": 1, "b": {"d": 2, "c": 1}}
-    assert put_at(None, ("b", "c"), 1) == {"b": {"c": 1}}
-
-
-def test_a_field_is_aside_as_long_as_anything_of_it_is() -> None:
-    assert covered({"lat": 1, "zone": "x", "e": []}, {"lat": 1.0, "zone": "x", "e": None})
-    assert not covered({"lat": 1, "zone": "x"}, {"lat": 1.0, "zone": None})
-    assert not covered({"lat": 1, "zone": "x"}, {"lat": 1.0})
-    assert not covered([{"a": 1}, {"b": 1}], [{"a": 1}, {"a": None}])
-    assert covered({"x": 1}, [("x", 1)])
-    assert not covered(5, None)
 
 
 PARTED = TableState(
@@ -207,19 +116,6 @@ PARTED = TableState(
 )
 
 
-@pytest.mark.parametrize("path", [("n",), ("at",), ("at", "site")])
-def test_what_says_in_which_partition_a_row_lies_is_not_filled(path: tuple[str, ...]) -> None:
-    """The row would stay in the partition of rows without a value, where nobody looks for it."""
-    with pytest.raises(SettingsRefused, match=r"in which partition of ns\.t a row lies"):
-        planned(cast("PipelineTables", None), PARTED, path, None, [])
-
-
-def test_a_format_that_is_not_written_from_here_gets_no_empty_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ManyFiles, "find", lambda *_: replace(PARTED, format_version=3))
-    with pytest.raises(SettingsRefused, match=r"ns\.t has format version 3"):
-        promotion_of(cast("PipelineTables", ManyFiles()), PARTED.name, "level", None)
-
-
 class ManyFiles:
     """Of a table: as many as ten megabytes of what was set aside, each file made when it is asked for."""
 
@@ -234,27 +130,129 @@ class ManyFiles:
             yield pa.table({"_rescued": [row] * self.ROWS})
 
 
-def test_what_was_set_aside_is_looked_through_file_by_file() -> None:
-    size = ManyFiles.ROWS * 1_000
-    tracemalloc.start()
-    in_arrow = pa.total_allocated_bytes()
-    try:
-        for name, kind in (("level", "long"), ("long", "string")):
-            found = promotion_of(cast("PipelineTables", ManyFiles()), PARTED.name, name, None)
-            assert (found.rows, found.fitting, found.iceberg) == (10_000, 10_000, kind)
-            assert pa.total_allocated_bytes() - in_arrow < 2 * size
-        _, peak = tracemalloc.get_traced_memory()
-        assert peak < 4 * size
-    finally:
-        tracemalloc.stop()
+class TestRescuedText:
+    @given(st.dictionaries(st.text(max_size=5), ANY, max_size=4), st.sampled_from([None, 1]), st.booleans())
+    def test_is_divided_into_its_fields_as_written(
+        self,
+        fields: dict[str, Any],
+        indent: int | None,
+        ascii_only: bool,  # noqa: FBT001
+    ) -> None:
+        text = json.dumps(fields, indent=indent, ensure_ascii=ascii_only)
+        parts = parts_of(text)
+        assert {key: json.loads(part) for key, part in parts.items()} == fields
+        again = written(parts)
+        assert (json.loads(again) if again else {}) == fields
+
+    def test_loses_no_digit_of_a_neighbour(self) -> None:
+        text = '{"a":0.1234567890123456789012345,"b":1}'
+        parts = parts_of(text)
+        del parts["b"]
+        assert written(parts) == '{"a":0.1234567890123456789012345}'
+
+    @pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
+    def test_of_other_programs_has_no_fields(self, text: str) -> None:
+        assert parts_of(text) == {}
+
+    def test_is_searched_file_by_file(self) -> None:
+        size = ManyFiles.ROWS * 1_000
+        tracemalloc.start()
+        in_arrow = pa.total_allocated_bytes()
+        try:
+            for name, kind in (("level", "long"), ("long", "string")):
+                found = promotion_of(cast("PipelineTables", ManyFiles()), PARTED.name, name, None)
+                assert (found.rows, found.fitting, found.iceberg) == (10_000, 10_000, kind)
+                assert pa.total_allocated_bytes() - in_arrow < 2 * size
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak < 4 * size
+        finally:
+            tracemalloc.stop()
 
 
-def test_a_neighbour_of_it_is() -> None:
-    assert planned(cast("PipelineTables", None), PARTED, ("at", "note"), None, ["x"]).column == ("at", "note")
+class TestColumn:
+    @pytest.mark.parametrize(("kind", "value", "wanted"), FITS)
+    def test_takes_a_value_of_its_type(self, kind: str, value: Any, wanted: Any) -> None:
+        found = fitted(value, arrow_type(kind))
+        assert found == wanted
+        assert type(found) is type(wanted)
+        pa.array([found], arrow_type(kind))
+
+    @pytest.mark.parametrize(("kind", "value"), MISFITS)
+    def test_refuses_a_value_of_another_type(self, kind: str, value: Any) -> None:
+        with pytest.raises(ValueError, match=r"is not|place|Invalid|day|year"):
+            fitted(value, arrow_type(kind))
+
+    def test_inside_objects_is_read_and_filled(self) -> None:
+        assert found_at({"b": {"c": 1}}, ("b", "c")) == 1
+        assert found_at({"b": 5}, ("b", "c")) is None
+        assert put_at({"a": 1, "b": {"d": 2}}, ("b", "c"), 1) == {"a": 1, "b": {"d": 2, "c": 1}}
+        assert put_at(None, ("b", "c"), 1) == {"b": {"c": 1}}
+
+    def test_covers_a_value_only_if_nothing_of_it_is_missing(self) -> None:
+        assert covered({"lat": 1, "zone": "x", "e": []}, {"lat": 1.0, "zone": "x", "e": None})
+        assert not covered({"lat": 1, "zone": "x"}, {"lat": 1.0, "zone": None})
+        assert not covered({"lat": 1, "zone": "x"}, {"lat": 1.0})
+        assert not covered([{"a": 1}, {"b": 1}], [{"a": 1}, {"a": None}])
+        assert covered({"x": 1}, [("x", 1)])
+        assert not covered(5, None)
 
 
-def test_a_declared_range_holds_for_what_is_promoted_too() -> None:
-    new = planned(cast("PipelineTables", None), PARTED, ("level",), "uint8", [5])
-    there = replace(PARTED, columns=(*PARTED.columns, Column("level", "int", doc="declared uint8")))
-    for promotion in (new, planned(cast("PipelineTables", None), there, ("level",), None, [])):
-        assert [value for value in (-1, 0, 255, 256) if promotion.takes(value, arrow_type("int"))] == [0, 255]
+class TestFoundType:
+    @given(st.lists(ANY.map(lambda each: value_of(json.dumps(each))), min_size=1, max_size=4))
+    def test_takes_the_values_that_it_was_found_in(self, values: list[Any]) -> None:
+        """But for those beyond 64 bits, and what JSON text always takes."""
+        kind = arrow_type(type_of(values))
+        for value in values:
+            pa.array([fitted(value, kind)], kind)
+
+    @given(st.lists(SIMILAR, max_size=5).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
+    def test_does_not_depend_on_the_order_of_the_values(self, orders: tuple[list[Any], list[Any]]) -> None:
+        values, shuffled = orders
+        assert type_of(values) == type_of(shuffled)
+
+    @pytest.mark.parametrize(
+        ("values", "wanted"),
+        [
+            ([1, 2], "long"),
+            ([1, Decimal("1.5")], "double"),
+            ([True, None], "boolean"),
+            (["a"], "string"),
+            ([1, "a"], "string"),
+            ([2**70], "string"),
+            ([[1], []], "list<long>"),
+            ([{"a": 1}, {"b": "x", "c": None}], 'struct<"a": long, "b": string>'),
+            ([{"b": 1}, {"a": 1}], 'struct<"a": long, "b": long>'),
+            ([1, 2**53 + 1], "long"),
+            ([-1, Decimal("1500.5"), 2**53 + 1], "string"),
+            ([{"a": [2**53 + 1]}, {"a": [1]}], 'struct<"a": list<long>>'),
+            ([{"a": [2**53 + 1]}, {"a": [Decimal("0.5")]}], "string"),
+            ([[1], {"a": 1}], "string"),
+            ([Decimal("1e999")], "string"),
+            ([{"a.b": 1}], "string"),
+            ([None, [], {}], "string"),
+        ],
+    )
+    def test_is_the_narrowest_that_takes_the_values(self, values: list[Any], wanted: str) -> None:
+        assert type_of(values) == wanted
+
+
+class TestPromotion:
+    @pytest.mark.parametrize("path", [("n",), ("at",), ("at", "site")])
+    def test_of_a_partition_source_is_refused(self, path: tuple[str, ...]) -> None:
+        """The row would stay in the partition of rows without a value, where nobody looks for it."""
+        with pytest.raises(SettingsRefused, match=r"in which partition of ns\.t a row lies"):
+            planned(cast("PipelineTables", None), PARTED, path, None, [])
+
+    def test_in_a_table_of_format_version_3_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ManyFiles, "find", lambda *_: replace(PARTED, format_version=3))
+        with pytest.raises(SettingsRefused, match=r"ns\.t has format version 3"):
+            promotion_of(cast("PipelineTables", ManyFiles()), PARTED.name, "level", None)
+
+    def test_of_a_neighbour_of_a_partition_source_is_planned(self) -> None:
+        assert planned(cast("PipelineTables", None), PARTED, ("at", "note"), None, ["x"]).column == ("at", "note")
+
+    def test_respects_the_declared_range(self) -> None:
+        new = planned(cast("PipelineTables", None), PARTED, ("level",), "uint8", [5])
+        there = replace(PARTED, columns=(*PARTED.columns, Column("level", "int", doc="declared uint8")))
+        for promotion in (new, planned(cast("PipelineTables", None), there, ("level",), None, [])):
+            assert [value for value in (-1, 0, 255, 256) if promotion.takes(value, arrow_type("int"))] == [0, 255]

@@ -162,33 +162,30 @@ def starts_after(failure: Exception, scratch: Path) -> int:
     return stream.starts
 
 
-def test_no_type_is_forgotten() -> None:
-    assert set(OURS) == set(below(LakehouseError))
-    assert set(CATALOGS) | FOUND == set(below(CatalogError))
+class TestFailure:
+    def test_of_every_type_has_a_remedy(self) -> None:
+        assert set(OURS) == set(below(LakehouseError))
+        assert set(CATALOGS) | FOUND == set(below(CatalogError))
 
+    @pytest.mark.parametrize("kind", OURS)
+    def test_of_ours_is_retried_or_stops_the_stream(self, kind: type[LakehouseError], tmp_path: Path) -> None:
+        if OURS[kind] is Remedy.RETRY:
+            assert starts_after(kind("why"), tmp_path) == 2
+        else:
+            with pytest.raises(kind, match="why"):
+                starts_after(kind("why"), tmp_path)
 
-@pytest.mark.parametrize("kind", OURS)
-def test_our_own(kind: type[LakehouseError], tmp_path: Path) -> None:
-    if OURS[kind] is Remedy.RETRY:
-        assert starts_after(kind("why"), tmp_path) == 2
-    else:
-        with pytest.raises(kind, match="why"):
-            starts_after(kind("why"), tmp_path)
+    @pytest.mark.parametrize("kind", CATALOGS)
+    def test_of_a_catalog_becomes_one_of_ours(self, kind: type[CatalogError]) -> None:
+        with pytest.raises(LakehouseError, match="why") as raised, explained():
+            raise kind("why")
+        assert isinstance(raised.value, CATALOGS[kind])
+        assert OURS[CATALOGS[kind]] is (Remedy.RETRY if isinstance(raised.value, TryAgain) else Remedy.STOP)
 
+    @pytest.mark.parametrize("failure", OTHERS, ids=lambda failure: type(failure).__name__)
+    def test_of_spark_or_a_socket_is_retried(self, failure: Exception, tmp_path: Path) -> None:
+        assert starts_after(failure, tmp_path) == 2
 
-@pytest.mark.parametrize("kind", CATALOGS)
-def test_a_catalogs(kind: type[CatalogError]) -> None:
-    with pytest.raises(LakehouseError, match="why") as raised, explained():
-        raise kind("why")
-    assert isinstance(raised.value, CATALOGS[kind])
-    assert OURS[CATALOGS[kind]] is (Remedy.RETRY if isinstance(raised.value, TryAgain) else Remedy.STOP)
-
-
-@pytest.mark.parametrize("failure", OTHERS, ids=lambda failure: type(failure).__name__)
-def test_what_spark_and_sockets_raise_is_tried_again(failure: Exception, tmp_path: Path) -> None:
-    assert starts_after(failure, tmp_path) == 2
-
-
-def test_a_bug_is_nobodys_weather(tmp_path: Path) -> None:
-    with pytest.raises(KeyError):
-        starts_after(KeyError("why"), tmp_path)
+    def test_that_is_a_bug_is_not_retried(self, tmp_path: Path) -> None:
+        with pytest.raises(KeyError):
+            starts_after(KeyError("why"), tmp_path)

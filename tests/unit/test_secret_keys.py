@@ -27,31 +27,6 @@ PLANTED = {
 }
 
 
-def test_every_secret_is_found_and_nothing_else() -> None:
-    found = secrets_of(Settings.model_validate(PLANTED))
-    assert {value for value in found if "planted" not in value} == set(), "what is hidden everywhere must be secret"
-    wanted = {f"planted-{number}" for number in range(1, 11)} | {"planted-id:planted-2", "Bearer planted-3"}
-    assert wanted <= found
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "spark.sql.catalog.lake.token",
-        "spark.sql.catalog.lake.credential",
-        "spark.sql.catalog.lake.header.X-Api-Key",
-        "spark.sql.catalog.lake.s3.secret-access-key",
-        "spark.sql.catalog.lake.s3.access-key-id",
-        "kafka.sasl.jaas.config",
-        "kafka.ssl.keystore.key",
-        "kafka.ssl.truststore.certificates",
-        "kafka.ssl.key.password",
-    ],
-)
-def test_spark_hides_the_key(key: str) -> None:
-    assert re.search(HIDDEN_KEYS, key)
-
-
 KEYS = """
 password passwd passphrase ssl.key.password client-secret token adls.sas-token.account credential authorization
 Authorisation Set-Cookie sasl.jaas.config sasl_jaas api-key access_key s3.access-key-id private-key account-key
@@ -59,8 +34,32 @@ adls.account-key sas-key sse.key s3.sse-key encryption-key ssl.key.pem rest.prox
 """
 
 
-@pytest.mark.parametrize("theirs", [f"(?i){masking._WORDS}", specs.HIDDEN_KEYS])
-@pytest.mark.parametrize("key", KEYS.split())
-def test_our_list_knows_every_word_that_the_packages_know(theirs: str, key: str) -> None:
-    """They keep a list for whoever uses them alone. Ours takes its place, so it may lack nothing."""
-    assert re.search(SECRET_KEYS, key) or not re.search(theirs, key)
+class TestSecrets:
+    def test_are_found_wherever_they_are_in_the_settings(self) -> None:
+        found = secrets_of(Settings.model_validate(PLANTED))
+        assert {value for value in found if "planted" not in value} == set(), "what is hidden everywhere must be secret"
+        wanted = {f"planted-{number}" for number in range(1, 11)} | {"planted-id:planted-2", "Bearer planted-3"}
+        assert wanted <= found
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "spark.sql.catalog.lake.token",
+            "spark.sql.catalog.lake.credential",
+            "spark.sql.catalog.lake.header.X-Api-Key",
+            "spark.sql.catalog.lake.s3.secret-access-key",
+            "spark.sql.catalog.lake.s3.access-key-id",
+            "kafka.sasl.jaas.config",
+            "kafka.ssl.keystore.key",
+            "kafka.ssl.truststore.certificates",
+            "kafka.ssl.key.password",
+        ],
+    )
+    def test_are_hidden_by_spark_under_their_key(self, key: str) -> None:
+        assert re.search(HIDDEN_KEYS, key)
+
+    @pytest.mark.parametrize("theirs", [f"(?i){masking._WORDS}", specs.HIDDEN_KEYS])
+    @pytest.mark.parametrize("key", KEYS.split())
+    def test_have_every_word_of_the_lists_in_the_packages(self, theirs: str, key: str) -> None:
+        """They keep a list for whoever uses them alone. Ours takes its place, so it may lack nothing."""
+        assert re.search(SECRET_KEYS, key) or not re.search(theirs, key)

@@ -54,70 +54,68 @@ def taken(
 LEFT = carried(at(p2=40, p3=9), at(p2=40, p3=9), [3])  # it was at 40 when it left partition 2
 
 
-def test_what_the_other_one_has_left_begins_where_it_was() -> None:
-    assert taken(LEFT, [0, 2]) == at(p2=40)
-    assert taken(LEFT, [0, 2], at(p2=40)) == {}, "it has taken it over already"
-    assert taken(LEFT, [0, 2], at(p2=90)) == {}
+class TestPartitionsOfAnotherPipeline:
+    def test_are_taken_over_where_it_left_them(self) -> None:
+        assert taken(LEFT, [0, 2]) == at(p2=40)
+        assert taken(LEFT, [0, 2], at(p2=40)) == {}, "it has taken it over already"
+        assert taken(LEFT, [0, 2], at(p2=90)) == {}
+
+    def test_are_refused_while_it_reads_them(self) -> None:
+        for stated in ([2, 3], None):
+            with pytest.raises(SettingsRefused, match=r"pipeline other reads partition 2 of topic t into ns.events"):
+                taken(carried(at(p2=40, p3=9), at(p2=40, p3=9), stated), [0, 2])
+        assert taken(carried(at(p2=40), at(p2=40), None, topics=["u"]), [2]) == at(p2=40), "it reads another topic now"
+        without_settings = {key: text for key, text in LEFT.items() if not key.startswith(SETTINGS)}
+        with pytest.raises(SettingsRefused, match="reads partition 2"):
+            taken(without_settings, [2])
+
+    def test_are_refused_in_the_middle_of_a_batch(self) -> None:
+        ahead = carried(at(p2=50), at(p2=40), [3])
+        with pytest.raises(LakehouseError, match="middle of a batch"):
+            taken(ahead, [2], noted=carried(at(p2=40), at(p2=40), [3]))
+        assert taken(ahead, [2], noted=carried(at(p2=50), at(p2=40), [3])) == at(p2=50), (
+            "the record knows that it is done"
+        )
+
+    def test_are_refused_if_they_went_on_there(self) -> None:
+        with pytest.raises(SettingsRefused, match="went on in the pipeline other"):
+            taken(LEFT, [2], at(p2=30))
+
+    def test_are_refused_beyond_what_the_source_holds(self) -> None:
+        with pytest.raises(LakehouseError, match="up to 140, and it holds 0 to 99"):
+            taken(carried(at(p2=140), at(p2=140), [3]), [2])
+
+    def test_are_not_looked_up_if_the_start_offset_is_set(self) -> None:
+        reading = carried(at(p2=40), at(p2=40), [2])
+        assert taken(reading, [2], start={"t": {2: 40}}) == {}
+
+    @pytest.mark.parametrize(
+        "other", [SourceIdentity("cluster-2", {"t": "id-1"}), SourceIdentity("cluster-1", {"t": "x"})]
+    )
+    def test_are_ignored_in_another_log(self, other: SourceIdentity) -> None:
+        assert taken(carried(at(p2=40), at(p2=40), [2], source=other), [2]) == {}
+
+    def test_are_not_looked_up_if_no_partitions_are_set(self) -> None:
+        assert taken(carried(at(p2=40), at(p2=40), None), [2], partitions={}) == {}
+
+    def test_are_refused_in_short_sentences(self) -> None:
+        behind = carried(at(p2=40), at(p2=40), [3])
+        longest: list[tuple[dict[str, str], Offsets]] = [
+            (carried(at(p2=40), at(p2=40), [2]), {}),
+            (carried(at(p2=50), at(p2=40), [3]), {}),
+            (LEFT, at(p2=30)),
+            (carried(at(p2=140), at(p2=140), [3]), {}),
+        ]
+        for summary, done in longest:
+            with pytest.raises(LakehouseError) as refusal:
+                taken(summary, [2], done, noted=behind if summary is longest[1][0] else None)
+            assert len(str(refusal.value)) <= 200
 
 
-def test_what_the_other_one_reads_is_refused() -> None:
-    for stated in ([2, 3], None):
-        with pytest.raises(SettingsRefused, match=r"pipeline other reads partition 2 of topic t into ns.events"):
-            taken(carried(at(p2=40, p3=9), at(p2=40, p3=9), stated), [0, 2])
-    assert taken(carried(at(p2=40), at(p2=40), None, topics=["u"]), [2]) == at(p2=40), "it reads another topic now"
-    without_settings = {key: text for key, text in LEFT.items() if not key.startswith(SETTINGS)}
-    with pytest.raises(SettingsRefused, match="reads partition 2"):
-        taken(without_settings, [2])
-
-
-def test_what_lies_in_the_middle_of_a_batch_is_refused() -> None:
-    ahead = carried(at(p2=50), at(p2=40), [3])
-    with pytest.raises(LakehouseError, match="middle of a batch"):
-        taken(ahead, [2], noted=carried(at(p2=40), at(p2=40), [3]))
-    assert taken(ahead, [2], noted=carried(at(p2=50), at(p2=40), [3])) == at(p2=50), "the record knows that it is done"
-
-
-def test_what_went_on_elsewhere_does_not_come_back() -> None:
-    with pytest.raises(SettingsRefused, match="went on in the pipeline other"):
-        taken(LEFT, [2], at(p2=30))
-
-
-def test_what_the_source_holds_no_more_is_refused() -> None:
-    with pytest.raises(LakehouseError, match="up to 140, and it holds 0 to 99"):
-        taken(carried(at(p2=140), at(p2=140), [3]), [2])
-
-
-def test_where_a_person_says_the_offset_nobody_is_asked() -> None:
-    reading = carried(at(p2=40), at(p2=40), [2])
-    assert taken(reading, [2], start={"t": {2: 40}}) == {}
-
-
-@pytest.mark.parametrize("other", [SourceIdentity("cluster-2", {"t": "id-1"}), SourceIdentity("cluster-1", {"t": "x"})])
-def test_partitions_of_another_log_are_none_of_ours(other: SourceIdentity) -> None:
-    assert taken(carried(at(p2=40), at(p2=40), [2], source=other), [2]) == {}
-
-
-def test_where_nobody_states_partitions_nothing_is_looked_at() -> None:
-    assert taken(carried(at(p2=40), at(p2=40), None), [2], partitions={}) == {}
-
-
-def test_what_is_left_is_not_forgotten_and_not_left_in_the_middle() -> None:
-    now = SourceNow(IDENTITY, at(p0=0), at(p0=100))
-    record, done = place("record", {}, at(p0=9, p2=40)), {**at(p0=9, p2=40), ("gone", 0): 3}
-    assert shared_partitions.left(record, [place("t", {}, at(p2=30))], now, done) == at(p2=40)
-    with pytest.raises(SettingsRefused, match=r"leaves out partition 2 of topic t in the middle"):
-        shared_partitions.left(record, [place("t", {}, at(p2=50))], now, highest([done]))
-
-
-def test_every_sentence_is_short() -> None:
-    behind = carried(at(p2=40), at(p2=40), [3])
-    longest: list[tuple[dict[str, str], Offsets]] = [
-        (carried(at(p2=40), at(p2=40), [2]), {}),
-        (carried(at(p2=50), at(p2=40), [3]), {}),
-        (LEFT, at(p2=30)),
-        (carried(at(p2=140), at(p2=140), [3]), {}),
-    ]
-    for summary, done in longest:
-        with pytest.raises(LakehouseError) as refusal:
-            taken(summary, [2], done, noted=behind if summary is longest[1][0] else None)
-        assert len(str(refusal.value)) <= 200
+class TestPartitionsLeftOut:
+    def test_keep_their_offsets_and_are_refused_in_the_middle_of_a_batch(self) -> None:
+        now = SourceNow(IDENTITY, at(p0=0), at(p0=100))
+        record, done = place("record", {}, at(p0=9, p2=40)), {**at(p0=9, p2=40), ("gone", 0): 3}
+        assert shared_partitions.left(record, [place("t", {}, at(p2=30))], now, done) == at(p2=40)
+        with pytest.raises(SettingsRefused, match=r"leaves out partition 2 of topic t in the middle"):
+            shared_partitions.left(record, [place("t", {}, at(p2=50))], now, highest([done]))

@@ -33,22 +33,22 @@ def source(identity: SourceIdentity) -> Source:
     return cast("Source", SimpleNamespace(identity=lambda: identity))
 
 
-def test_topics_that_are_the_same_are_read_on() -> None:
-    refuse_recreated(source(SourceIdentity("cluster-1", {"u": "id-2", "t": "id-1"})), BEFORE)
+class TestTopics:
+    def test_that_are_unchanged_are_read_on(self) -> None:
+        refuse_recreated(source(SourceIdentity("cluster-1", {"u": "id-2", "t": "id-1"})), BEFORE)
 
-
-@pytest.mark.parametrize(
-    ("now", "named"),
-    [
-        (SourceIdentity("cluster-1", {"t": "id-1", "u": "id-3"}), "u"),
-        (SourceIdentity("cluster-1", {"t": "id-4", "u": "id-3"}), "t, u"),
-        (SourceIdentity("cluster-2", {"t": "id-1", "u": "id-2"}), "cluster-2"),
-    ],
-    ids=["one of them", "both", "the cluster"],
-)
-def test_what_was_made_anew_is_named_and_left_to_the_next_start(now: SourceIdentity, named: str) -> None:
-    with pytest.raises(TryAgain, match=f"^{named} was recreated while it was read"):
-        refuse_recreated(source(now), BEFORE)
+    @pytest.mark.parametrize(
+        ("now", "named"),
+        [
+            (SourceIdentity("cluster-1", {"t": "id-1", "u": "id-3"}), "u"),
+            (SourceIdentity("cluster-1", {"t": "id-4", "u": "id-3"}), "t, u"),
+            (SourceIdentity("cluster-2", {"t": "id-1", "u": "id-2"}), "cluster-2"),
+        ],
+        ids=["one of them", "both", "the cluster"],
+    )
+    def test_that_were_recreated_are_named_and_left_to_the_next_start(self, now: SourceIdentity, named: str) -> None:
+        with pytest.raises(TryAgain, match=f"^{named} was recreated while it was read"):
+            refuse_recreated(source(now), BEFORE)
 
 
 # -- tables -----------------------------------------------------------------------------------------------
@@ -80,117 +80,114 @@ MARKED = to_summary(mark(UP_TO_NINE), {})
 BACK = to_summary(mark(UP_TO_FIVE, batch=-1), {})
 
 
-def test_commits_of_strangers_move_nothing_of_ours() -> None:
-    now = WAY.unmoved(PLACE, state({}, {}, MARKED))
-    assert (now.held, now.main) == (UP_TO_NINE, 3)
+class TestTable:
+    def test_with_commits_of_other_programs_is_unchanged(self) -> None:
+        now = WAY.unmoved(PLACE, state({}, {}, MARKED))
+        assert (now.held, now.main) == (UP_TO_NINE, 3)
 
+    def test_with_expired_history_keeps_the_mark_that_we_know(self) -> None:
+        """Others compacted the table and expired what was before; that there is no mark is no sign of another
+        writer."""
+        now = WAY.unmoved(PLACE, state({}, cut=True))
+        assert (now.held, now.main) == (UP_TO_NINE, 1)
+        assert now.known
 
-def test_where_history_was_cut_the_mark_that_we_know_holds() -> None:
-    """Others compacted the table and expired what was before; that there is no mark is no sign of another writer."""
-    now = WAY.unmoved(PLACE, state({}, cut=True))
-    assert (now.held, now.main) == (UP_TO_NINE, 1)
-    assert now.known
+    def test_with_expired_history_does_not_carry_old_marks_of_others(self) -> None:
+        """They may be older than what the others have landed since, and say that it is not there; settings may
+        travel."""
+        settings = {f"{SETTINGS}other": "{}"}
+        carried = {**to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED), **settings}
+        assert WAY.unmoved(replace(PLACE, carried=carried), state({}, cut=True)).carried == settings
 
+    def test_with_older_marks_expired_is_unchanged(self) -> None:
+        """Of a topic that is read no more only they tell."""
+        rested = replace(PLACE, mark=mark({**UP_TO_NINE, ("rested", 0): 4}))
+        assert WAY.unmoved(rested, state(MARKED, cut=True)).held == UP_TO_NINE
 
-def test_marks_of_others_are_not_carried_over_a_cut() -> None:
-    """They may be older than what the others have landed since, and say that it is not there; settings may travel."""
-    settings = {f"{SETTINGS}other": "{}"}
-    carried = {**to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED), **settings}
-    assert WAY.unmoved(replace(PLACE, carried=carried), state({}, cut=True)).carried == settings
+    def test_with_new_marks_of_another_pipeline_carries_them(self) -> None:
+        other = to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED)
+        now = WAY.unmoved(PLACE, state(other, cut=True))
+        assert now.held == UP_TO_NINE
+        assert now.carried == other
 
+    def test_that_was_rolled_back_is_recognised_despite_expired_history(self) -> None:
+        """No mark says so: main's history is cut, and our last landing, which our branch keeps, is no part of it."""
+        back = state({}, cut=True, refs={"main": 1, OURS: 3})
+        back = replace(back, snapshots={**back.snapshots, 3: Snapshot(3, 2, 3, 0, MARKED)})
+        with pytest.raises(TableChanged, match=r"mark of the table ns\.t has changed.*rolled back"):
+            WAY.unmoved(replace(PLACE, main=3), back)
 
-def test_older_marks_that_expire_one_by_one_move_nothing() -> None:
-    """Of a topic that is read no more only they tell."""
-    rested = replace(PLACE, mark=mark({**UP_TO_NINE, ("rested", 0): 4}))
-    assert WAY.unmoved(rested, state(MARKED, cut=True)).held == UP_TO_NINE
+    @pytest.mark.parametrize(
+        "found",
+        [
+            state({}),
+            state(BACK),
+            state(BACK, cut=True),
+        ],
+        ids=["without a mark", "back", "back, and cut"],
+    )
+    def test_with_other_offsets_in_its_mark_is_refused(self, found: TableState) -> None:
+        with pytest.raises(TableChanged, match=r"mark of the table ns\.t has changed.*rolled back"):
+            WAY.unmoved(PLACE, found)
 
+    @pytest.mark.parametrize(
+        ("found", "refusal"),
+        [
+            (state(to_summary(mark(UP_TO_NINE, epoch=4), {})), Superseded),
+            (state(MARKED, refs={"main": 1, "ingest_plant_4": 1}), Superseded),
+        ],
+        ids=["a newer mark", "a newer branch"],
+    )
+    def test_of_a_newer_start_ends_this_one(self, found: TableState, refusal: type[NeedsOperator]) -> None:
+        with pytest.raises(refusal, match="has taken over"):
+            WAY.unmoved(PLACE, found)
 
-def test_marks_that_another_pipeline_left_meanwhile_travel_on() -> None:
-    other = to_summary(mark(UP_TO_FIVE, pipeline="other"), MARKED)
-    now = WAY.unmoved(PLACE, state(other, cut=True))
-    assert now.held == UP_TO_NINE
-    assert now.carried == other
-
-
-def test_a_table_that_was_rolled_back_behind_a_cut_is_told_by_what_is_still_there() -> None:
-    """No mark says so: main's history is cut, and our last landing, which our branch keeps, is no part of it."""
-    back = state({}, cut=True, refs={"main": 1, OURS: 3})
-    back = replace(back, snapshots={**back.snapshots, 3: Snapshot(3, 2, 3, 0, MARKED)})
-    with pytest.raises(TableChanged, match=r"mark of the table ns\.t has changed.*rolled back"):
-        WAY.unmoved(replace(PLACE, main=3), back)
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        state({}),
-        state(BACK),
-        state(BACK, cut=True),
-    ],
-    ids=["without a mark", "back", "back, and cut"],
-)
-def test_other_offsets_than_a_moment_ago_are_refused(found: TableState) -> None:
-    with pytest.raises(TableChanged, match=r"mark of the table ns\.t has changed.*rolled back"):
-        WAY.unmoved(PLACE, found)
-
-
-@pytest.mark.parametrize(
-    ("found", "refusal"),
-    [
-        (state(to_summary(mark(UP_TO_NINE, epoch=4), {})), Superseded),
-        (state(MARKED, refs={"main": 1, "ingest_plant_4": 1}), Superseded),
-    ],
-    ids=["a newer mark", "a newer branch"],
-)
-def test_a_newer_start_is_made_way_for(found: TableState, refusal: type[NeedsOperator]) -> None:
-    with pytest.raises(refusal, match="has taken over"):
-        WAY.unmoved(PLACE, found)
-
-
-def test_a_branch_that_somebody_drops_is_made_again_by_the_next_start() -> None:
-    """Or goes with its age: no newer start shows, so nobody has taken over."""
-    with pytest.raises(TryAgain, match="another program dropped the branch ingest_plant_3"):
-        WAY.unmoved(PLACE, state(MARKED, refs={"main": 1}))
+    def test_whose_branch_was_dropped_is_tried_again(self) -> None:
+        """Or goes with its age: no newer start shows, so nobody has taken over."""
+        with pytest.raises(TryAgain, match="another program dropped the branch ingest_plant_3"):
+            WAY.unmoved(PLACE, state(MARKED, refs={"main": 1}))
 
 
 def written(rows: int) -> DataFileReceipt:
     return cast("DataFileReceipt", SimpleNamespace(record_count=rows, size=10, partition=()))
 
 
-def test_a_landing_is_told_by_its_own_commit() -> None:
-    """Main may be another pipeline's by the time that ours has expired what is old."""
-    ours, theirs = (
-        Position(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main) for main in (1, 2)
-    )
-    effects = SimpleNamespace(land=lambda *_: ours, expire=lambda _: theirs)
-    opened, stream, reader, watch, reports, refuse, threads = (MagicMock() for _ in range(7))
-    opened.held.beyond_in.return_value = {}
-    runner = BatchRunner(opened, stream, cast("Any", effects), reader, watch, reports, refuse, threads, lambda: 1)
-    landing = Landing(ours, MagicMock())
-    identity = batch.BatchIdentity(Range({("t", 0): 5}, UP_TO_NINE), Token(PIPELINE, 1, 3, 0), "")
-    receipt = runner._land_files(landing, [written(5)], identity)
-    assert (receipt.snapshot, receipt.schema, receipt.rows) == (1, 1, 5)
-    assert landing.place is theirs
+class TestBatch:
+    def test_is_reported_by_its_own_commit(self) -> None:
+        """Main may be another pipeline's by the time that ours has expired what is old."""
+        ours, theirs = (
+            Position(TABLE, OURS, main, mark(UP_TO_NINE), {}, known=True, snapshots=main, schema=main)
+            for main in (1, 2)
+        )
+        effects = SimpleNamespace(land=lambda *_: ours, expire=lambda _: theirs)
+        opened, stream, reader, watch, reports, refuse, threads = (MagicMock() for _ in range(7))
+        opened.held.beyond_in.return_value = {}
+        runner = BatchRunner(opened, stream, cast("Any", effects), reader, watch, reports, refuse, threads, lambda: 1)
+        landing = Landing(ours, MagicMock())
+        identity = batch.BatchIdentity(Range({("t", 0): 5}, UP_TO_NINE), Token(PIPELINE, 1, 3, 0), "")
+        receipt = runner._land_files(landing, [written(5)], identity)
+        assert (receipt.snapshot, receipt.schema, receipt.rows) == (1, 1, 5)
+        assert landing.place is theirs
+
+    def test_with_missing_dead_letters_is_tried_again(self) -> None:
+        outcome = Outcome(Tally({("t", 0): {LANDED: 7, "broken_json": 2}}), {}, [], [])
+        batch._check_letters([written(1), written(1)], outcome)
+        with pytest.raises(TryAgain, match="2 records have a fault, but 1 were written for the dead-letter table"):
+            batch._check_letters([written(1)], outcome)
 
 
-def test_dead_letters_that_were_there_no_more_are_not_lost_in_silence() -> None:
-    outcome = Outcome(Tally({("t", 0): {LANDED: 7, "broken_json": 2}}), {}, [], [])
-    batch._check_letters([written(1), written(1)], outcome)
-    with pytest.raises(TryAgain, match="2 records have a fault, but 1 were written for the dead-letter table"):
-        batch._check_letters([written(1)], outcome)
+class TestMeasuredTables:
+    def test_are_measured_now_and_then(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looked: list[str] = []
+        reports = BatchReports("s", MagicMock(), "letters", cast("Any", looked.append))
 
+        def measure(*tables: str) -> None:
+            for table in reports.due(tables):
+                reports.measure(table)
 
-def test_a_tables_metadata_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    reports = BatchReports("s", MagicMock(), "letters", cast("Any", looked.append))
-
-    def measure(*tables: str) -> None:
-        for table in reports.due(tables):
-            reports.measure(table)
-
-    for tables in (["t"], ["t", "u"]):
-        measure(*tables)
-    assert looked == ["t", "u"]
-    monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
-    measure("u")
-    assert looked == ["t", "u", "u"]
+        for tables in (["t"], ["t", "u"]):
+            measure(*tables)
+        assert looked == ["t", "u"]
+        monkeypatch.setattr(reporting, "MEASURED_EVERY_S", 0.0)
+        measure("u")
+        assert looked == ["t", "u", "u"]

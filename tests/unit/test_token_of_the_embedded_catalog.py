@@ -45,26 +45,25 @@ def port_of_another_user() -> Iterator[int]:
         process.communicate()
 
 
-def test_it_is_given_where_its_owner_listens(tmp_path: Path) -> None:
-    with socket.create_server((LOOPBACK, 0)) as server:
-        uri = noted(tmp_path, server.getsockname()[1])
-        assert embedded_token(CatalogSettings(path=tmp_path), uri) == TOKEN
-    assert embedded_token(CatalogSettings(path=tmp_path), uri) == "", "nobody listens there any more"
+class TestToken:
+    def test_is_sent_where_our_own_catalog_listens(self, tmp_path: Path) -> None:
+        with socket.create_server((LOOPBACK, 0)) as server:
+            uri = noted(tmp_path, server.getsockname()[1])
+            assert embedded_token(CatalogSettings(path=tmp_path), uri) == TOKEN
+        assert embedded_token(CatalogSettings(path=tmp_path), uri) == "", "nobody listens there any more"
 
+    def test_is_not_sent_to_another_user_on_the_port(self, tmp_path: Path, port_of_another_user: int) -> None:
+        uri = noted(tmp_path, port_of_another_user)
+        assert embedded_token(CatalogSettings(path=tmp_path), uri) == ""
+        assert EmbeddedCatalog(tmp_path).served is None
 
-def test_another_user_who_took_the_port_does_not_learn_it(tmp_path: Path, port_of_another_user: int) -> None:
-    uri = noted(tmp_path, port_of_another_user)
-    assert embedded_token(CatalogSettings(path=tmp_path), uri) == ""
-    assert EmbeddedCatalog(tmp_path).served is None
-
-
-def test_an_address_in_the_properties_does_not_learn_it(tmp_path: Path) -> None:
-    with socket.create_server((LOOPBACK, 0)) as server:
-        uri = noted(tmp_path, server.getsockname()[1])
-        settings = CatalogSettings(path=tmp_path, properties={"uri": "http://elsewhere.example"})
-        for found in (
-            spark_properties(settings, S3Settings(), uri),
-            connection_of(settings, S3Settings(), uri).properties,
-        ):
-            assert found["uri"] == "http://elsewhere.example"
-            assert TOKEN not in str(dict(found))
+    def test_is_not_sent_to_an_address_in_the_properties(self, tmp_path: Path) -> None:
+        with socket.create_server((LOOPBACK, 0)) as server:
+            uri = noted(tmp_path, server.getsockname()[1])
+            settings = CatalogSettings(path=tmp_path, properties={"uri": "http://elsewhere.example"})
+            for found in (
+                spark_properties(settings, S3Settings(), uri),
+                connection_of(settings, S3Settings(), uri).properties,
+            ):
+                assert found["uri"] == "http://elsewhere.example"
+                assert TOKEN not in str(dict(found))

@@ -54,60 +54,6 @@ def _drawn(page: str, width: int) -> str:
     return console.file.getvalue()
 
 
-def test_a_frame_holds_what_the_process_tells(page: str) -> None:
-    drawn = _drawn(page, 140)
-    for said in (
-        "plant-7",
-        "not ready",
-        "orders: waiting: TryAgain: the broker is away",
-        "4,321 · 1.5 s",
-        "1,234,567",
-        "4.8 MiB",
-        "broken_json",
-        "1,203",
-        "[bold]not markup[/bold]",
-    ):
-        assert said in drawn
-    (row,) = [line for line in drawn.splitlines() if "records a second" in line and "sensors" in line]
-    assert row.rstrip().endswith("█")
-
-
-@pytest.mark.parametrize("width", [40, 80])
-def test_it_fits_into_a_narrow_terminal(page: str, width: int) -> None:
-    drawn = _drawn(page, width)
-    assert max(map(len, drawn.splitlines())) <= width
-    assert "plant-7" in drawn
-
-
-def test_once_prints_one_frame_for_scripts(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By --url, or by the settings that the pipeline was started with."""
-    monkeypatch.setenv("COLUMNS", "120")
-    host, _, port = page.removeprefix("http://").removesuffix("/status.json").rpartition(":")
-    config = tmp_path / "pipeline.toml"
-    config.write_text(f'[[streams]]\ntopics = ["sensors"]\n[health]\nhost = "{host}"\nport = {port}\n')
-    for words in (["--url", page.removesuffix("/status.json")], ["--config", str(config)]):
-        done = CliRunner().invoke(app.app, ["top", "--once", *words])
-        assert done.exit_code == 0, done.output
-        assert "1,234,567" in done.output
-        assert "\x1b" not in done.output
-
-
-@pytest.mark.parametrize(
-    ("health", "error", "said"),
-    [
-        ("", SettingsRefused, "`health.port` is not set"),
-        ("[health]\nport = 0", SettingsRefused, "`health.port` is 0"),
-        ("[health]\nport = FREE", TryAgain, "nothing answers at http://127.0.0.1:.*refused.*start"),
-    ],
-)
-def test_why_there_is_nothing_to_see(tmp_path: Path, health: str, error: type[LakehouseError], said: str) -> None:
-    config = tmp_path / "pipeline.toml"
-    config.write_text(f'[[streams]]\ntopics = ["sensors"]\n{health}\n'.replace("FREE", str(any_free_port())))
-    with pytest.raises(error, match=said) as refused:
-        CliRunner().invoke(app.app, ["top", "--once", "--config", str(config)], catch_exceptions=False)
-    assert len(str(refused.value)) <= 200
-
-
 class _Other(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = {"/a/status.json": b"{}", "/b/status.json": b"<html>"}.get(self.path)
@@ -119,21 +65,77 @@ class _Other(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("path", ["a", "b", "c"])
-def test_a_page_of_somebody_else_is_told_from_ours(path: str) -> None:
-    server = HTTPServer(("127.0.0.1", 0), _Other)
-    Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        with pytest.raises(SettingsRefused, match="no pipeline of ours"):
-            ask(f"http://127.0.0.1:{server.server_address[1]}/{path}/status.json")
-    finally:
-        server.shutdown()
-        server.server_close()
+class TestFrame:
+    def test_shows_what_the_process_reports(self, page: str) -> None:
+        drawn = _drawn(page, 140)
+        for said in (
+            "plant-7",
+            "not ready",
+            "orders: waiting: TryAgain: the broker is away",
+            "4,321 · 1.5 s",
+            "1,234,567",
+            "4.8 MiB",
+            "broken_json",
+            "1,203",
+            "[bold]not markup[/bold]",
+        ):
+            assert said in drawn
+        (row,) = [line for line in drawn.splitlines() if "records a second" in line and "sensors" in line]
+        assert row.rstrip().endswith("█")
+
+    @pytest.mark.parametrize("width", [40, 80])
+    def test_fits_into_a_narrow_terminal(self, page: str, width: int) -> None:
+        drawn = _drawn(page, width)
+        assert max(map(len, drawn.splitlines())) <= width
+        assert "plant-7" in drawn
+
+    def test_draws_the_last_hour_with_the_newest_minute_at_the_right(self) -> None:
+        now = time.time()
+        this = int(now) // 60 * 60
+        minutes = [{"at": this - 60 * ago, "landed": ago} for ago in (60, 59, 2, 1, 0)]
+        cells = _cells(minutes, now, lambda each: each["landed"], sum)
+        assert cells == [59, *[None] * (CELLS - 3), 2, 1]
 
 
-def test_the_last_hour_in_cells_has_the_newest_at_the_right() -> None:
-    now = time.time()
-    this = int(now) // 60 * 60
-    minutes = [{"at": this - 60 * ago, "landed": ago} for ago in (60, 59, 2, 1, 0)]
-    cells = _cells(minutes, now, lambda each: each["landed"], sum)
-    assert cells == [59, *[None] * (CELLS - 3), 2, 1]
+class TestTop:
+    def test_with_once_prints_one_frame_without_escapes(
+        self, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By --url, or by the settings that the pipeline was started with."""
+        monkeypatch.setenv("COLUMNS", "120")
+        host, _, port = page.removeprefix("http://").removesuffix("/status.json").rpartition(":")
+        config = tmp_path / "pipeline.toml"
+        config.write_text(f'[[streams]]\ntopics = ["sensors"]\n[health]\nhost = "{host}"\nport = {port}\n')
+        for words in (["--url", page.removesuffix("/status.json")], ["--config", str(config)]):
+            done = CliRunner().invoke(app.app, ["top", "--once", *words])
+            assert done.exit_code == 0, done.output
+            assert "1,234,567" in done.output
+            assert "\x1b" not in done.output
+
+    @pytest.mark.parametrize(
+        ("health", "error", "said"),
+        [
+            ("", SettingsRefused, "`health.port` is not set"),
+            ("[health]\nport = 0", SettingsRefused, "`health.port` is 0"),
+            ("[health]\nport = FREE", TryAgain, "nothing answers at http://127.0.0.1:.*refused.*start"),
+        ],
+    )
+    def test_without_a_page_gives_the_reason_and_the_setting(
+        self, tmp_path: Path, health: str, error: type[LakehouseError], said: str
+    ) -> None:
+        config = tmp_path / "pipeline.toml"
+        config.write_text(f'[[streams]]\ntopics = ["sensors"]\n{health}\n'.replace("FREE", str(any_free_port())))
+        with pytest.raises(error, match=said) as refused:
+            CliRunner().invoke(app.app, ["top", "--once", "--config", str(config)], catch_exceptions=False)
+        assert len(str(refused.value)) <= 200
+
+    @pytest.mark.parametrize("path", ["a", "b", "c"])
+    def test_refuses_a_page_that_is_not_ours(self, path: str) -> None:
+        server = HTTPServer(("127.0.0.1", 0), _Other)
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            with pytest.raises(SettingsRefused, match="no pipeline of ours"):
+                ask(f"http://127.0.0.1:{server.server_address[1]}/{path}/status.json")
+        finally:
+            server.shutdown()
+            server.server_close()

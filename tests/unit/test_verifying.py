@@ -43,98 +43,71 @@ def as_set(runs: Iterable[Run]) -> set[int]:
     return {offset for first, last in runs for offset in range(first, last + 1)}
 
 
-@given(batches, near_a_border, near_a_border)
-def test_offset_sets_are_sets(given_batches: list[list[int]], one: int, other: int) -> None:
-    start, end = min(one, other), max(one, other)
-    stored, seen, extra = OffsetSets(), Counter[int](), 0
-    for batch in given_batches:
-        extra += stored.add(AT, 0, array(batch))
-        seen.update(batch)
-    again = {offset for at, runs in stored.repeated() for offset in as_set(runs) if at == AT}
-    assert extra == seen.total() - len(seen)
-    assert again == {offset for offset, count in seen.items() if count > 1}
-    missing = [offset for offset in range(start, end) if offset not in seen]
-    gaps = list(stored.gaps(AT, start, end))
-    assert [offset for first, last in gaps for offset in range(first, last + 1)] == missing
-    assert all(before[1] + 1 < after[0] for before, after in pairwise(gaps)), "each gap is whole"
-    assert stored.missing(AT, start, end) == len(missing)
-    assert stored.lowest(AT) == min(seen, default=None)
+class TestOffsetSets:
+    @given(batches, near_a_border, near_a_border)
+    def test_count_repeated_and_missing_offsets(self, given_batches: list[list[int]], one: int, other: int) -> None:
+        start, end = min(one, other), max(one, other)
+        stored, seen, extra = OffsetSets(), Counter[int](), 0
+        for batch in given_batches:
+            extra += stored.add(AT, 0, array(batch))
+            seen.update(batch)
+        again = {offset for at, runs in stored.repeated() for offset in as_set(runs) if at == AT}
+        assert extra == seen.total() - len(seen)
+        assert again == {offset for offset, count in seen.items() if count > 1}
+        missing = [offset for offset in range(start, end) if offset not in seen]
+        gaps = list(stored.gaps(AT, start, end))
+        assert [offset for first, last in gaps for offset in range(first, last + 1)] == missing
+        assert all(before[1] + 1 < after[0] for before, after in pairwise(gaps)), "each gap is whole"
+        assert stored.missing(AT, start, end) == len(missing)
+        assert stored.lowest(AT) == min(seen, default=None)
+
+    @settings(max_examples=30)
+    @given(st.lists(st.tuples(ranges, st.integers(0, 1)), max_size=5), st.integers(0, CONTAINER), st.integers(0, 10**6))
+    def test_count_repeated_and_missing_offsets_of_large_ranges(
+        self, batches: list[tuple[tuple[int, int, int], int]], start: int, length: int
+    ) -> None:
+        """Of two indexes: a row has to have the same one to be a duplicate; any of them keeps an offset from
+        missing."""
+        stored, by_index, again, extra = OffsetSets(), (set[int](), set[int]()), set[int](), 0
+        for (first, size, step), index in batches:
+            offsets = range(first, first + size, step)
+            twice = by_index[index].intersection(offsets)
+            assert stored.add(AT, index, array(offsets)) == len(twice)
+            extra += len(twice)
+            again |= twice
+            by_index[index].update(offsets)
+        seen = by_index[0] | by_index[1]
+        assert {offset for _, runs in stored.repeated() for offset in as_set(runs)} == again
+        assert as_set(stored.gaps(AT, start, start + length)) == set(range(start, start + length)) - seen
+        assert stored.missing(AT, start, start + length) == len(set(range(start, start + length)) - seen)
+        assert stored.lowest(AT) == min(seen, default=None)
+
+    def test_distinguish_the_rows_of_one_record(self) -> None:
+        stored = OffsetSets()
+        assert stored.add(AT, 0, array([5])) == 0
+        assert stored.add(AT, 1, array([5, 6])) == 0
+        assert [*stored.repeated()] == []
+        assert stored.add(AT, 1, array([6])) == 1
+        assert [(at, [*runs]) for at, runs in stored.repeated()] == [(AT, [(6, 6)])]
+        assert list(stored.gaps(AT, 4, 8)) == [(4, 4), (7, 7)]
 
 
-@settings(max_examples=30)
-@given(st.lists(st.tuples(ranges, st.integers(0, 1)), max_size=5), st.integers(0, CONTAINER), st.integers(0, 10**6))
-def test_offset_sets_are_sets_in_every_form(
-    batches: list[tuple[tuple[int, int, int], int]], start: int, length: int
-) -> None:
-    """Of two indexes: a row has to have the same one to be a duplicate; any of them keeps an offset from missing."""
-    stored, by_index, again, extra = OffsetSets(), (set[int](), set[int]()), set[int](), 0
-    for (first, size, step), index in batches:
-        offsets = range(first, first + size, step)
-        twice = by_index[index].intersection(offsets)
-        assert stored.add(AT, index, array(offsets)) == len(twice)
-        extra += len(twice)
-        again |= twice
-        by_index[index].update(offsets)
-    seen = by_index[0] | by_index[1]
-    assert {offset for _, runs in stored.repeated() for offset in as_set(runs)} == again
-    assert as_set(stored.gaps(AT, start, start + length)) == set(range(start, start + length)) - seen
-    assert stored.missing(AT, start, start + length) == len(set(range(start, start + length)) - seen)
-    assert stored.lowest(AT) == min(seen, default=None)
+class TestBitmap:
+    @given(st.lists(st.integers(0, 300), max_size=40), st.integers(0, 40), st.integers(0, 40))
+    def test_of_a_slice_holds_just_its_offsets(self, offsets: list[int], skipped: int, length: int) -> None:
+        part = array(offsets).slice(min(skipped, len(offsets)), length)
+        bitmap = bitmap_of(part)
+        assert set(bitmap) == set(part.to_pylist())
+        assert as_set(runs_of(bitmap)) == set(bitmap)
+        assert all(before[1] + 1 < after[0] for before, after in pairwise(runs_of(bitmap)))
 
-
-@given(st.lists(st.integers(0, 300), max_size=40), st.integers(0, 40), st.integers(0, 40))
-def test_a_bitmap_is_made_of_the_part_of_an_array(offsets: list[int], skipped: int, length: int) -> None:
-    part = array(offsets).slice(min(skipped, len(offsets)), length)
-    bitmap = bitmap_of(part)
-    assert set(bitmap) == set(part.to_pylist())
-    assert as_set(runs_of(bitmap)) == set(bitmap)
-    assert all(before[1] + 1 < after[0] for before, after in pairwise(runs_of(bitmap)))
-
-
-def test_rows_of_one_record_are_told_apart() -> None:
-    stored = OffsetSets()
-    assert stored.add(AT, 0, array([5])) == 0
-    assert stored.add(AT, 1, array([5, 6])) == 0
-    assert [*stored.repeated()] == []
-    assert stored.add(AT, 1, array([6])) == 1
-    assert [(at, [*runs]) for at, runs in stored.repeated()] == [(AT, [(6, 6)])]
-    assert list(stored.gaps(AT, 4, 8)) == [(4, 4), (7, 7)]
-
-
-def test_an_unbroken_range_takes_no_bit_for_each_row() -> None:
-    """Whatever its batches are, and in whatever order they come."""
-    bitmap = bitmap_of(array(range(500_000)))
-    for first in (1_500_000, 500_000, 1_000_000):
-        bitmap |= bitmap_of(array(range(first, first + 500_000)))
-    assert len(bitmap) == 2_000_000
-    assert len(bitmap.serialize()) < 2_000
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
-def test_runs_that_touch_are_one(spans: list[tuple[int, int]]) -> None:
-    runs = joined([(first, first + more) for first, more in spans])
-    covered = {offset for first, more in spans for offset in range(first, first + more + 1)}
-    assert [offset for first, last in runs for offset in range(first, last + 1)] == sorted(covered)
-    assert all(before[1] + 1 < after[0] for before, after in pairwise(runs))
-
-
-@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=20), st.integers(0, 50), st.integers(0, 200))
-def test_a_cover_has_neither_gap_nor_overlap(steps: list[tuple[int, bool]], start: int, end: int) -> None:
-    """And where ranges are taken together, no count is lost."""
-    ranges, at = [], 0
-    for length, known in steps:
-        if known:
-            ranges.append(RecordedRange(at, at + length, filtered=1, absent=length - 1))
-        at += length
-    for found in (ranges, _together(ranges, 12)):
-        cover = RecordedBatches({AT: found}).cover(AT, start, end)
-        spans = [(each.start, each.end) for each in cover]
-        assert all(before[1] == after[0] for before, after in pairwise(spans))
-        assert sum(last - first for first, last in spans) == max(0, end - start)
-    assert sum(each.filtered for each in _together(ranges, 12)) == len(ranges)
-
-
-# -- fates ------------------------------------------------------------------------------------------------
+    def test_of_an_unbroken_range_stays_small(self) -> None:
+        """Whatever its batches are, and in whatever order they come."""
+        bitmap = bitmap_of(array(range(500_000)))
+        for first in (1_500_000, 500_000, 1_000_000):
+            bitmap |= bitmap_of(array(range(first, first + 500_000)))
+        assert len(bitmap) == 2_000_000
+        assert len(bitmap.serialize()) < 2_000
 
 
 class Held:
@@ -197,79 +170,11 @@ def counted(fate: list[str], length: int, **more: Any) -> list[RecordedRange]:
     return found
 
 
-@given(fates, st.integers(1, 20), st.integers(0, 60))
-def test_with_counts_each_fate_is_told(fate: list[str], length: int, low: int) -> None:
-    """Whatever the source still holds."""
-    wanted, judge = Counter(fate), judged(fate, counted(fate, length), min(low, len(fate)))
-    assert judge.tally["lost"] == wanted[LOST]
-    assert judge.tally["filtered"] + judge.tally["discarded"] == wanted[FILTERED] + wanted[DISCARDED]
-    assert judge.tally["holes"] + judge.tally["holes_recorded"] == wanted[GAP]
-    assert {each.kind for each in judge.findings.listed} == ({FindingKind.LOST} if wanted[LOST] else set())
-
-
-@given(fates)
-def test_without_counts_the_source_tells(fate: list[str]) -> None:
-    """Of a pipeline that leaves out nothing, or else nobody can."""
-    ranges = [RecordedRange(0, len(fate), counted=False)]
-    absent = [offset for offset, each in enumerate(fate) if each not in (LANDED, GAP)]
-    judge = judged(fate, ranges)
-    assert (judge.tally["lost"], judge.tally["holes"]) == (len(absent), fate.count(GAP))
-    assert [o for each in judge.findings.listed for o in offsets_of(each)] == absent
-    judge = judged(fate, ranges, filters=True)
-    assert (judge.tally["unknown"], judge.tally["holes"]) == (len(absent), fate.count(GAP))
-    assert {each.kind for each in judge.findings.listed} == ({FindingKind.UNKNOWN} if absent else set())
-
-
 def offsets_of(finding: Finding) -> range:
     assert finding.first is not None
     assert finding.last is not None
     return range(finding.first, finding.last + 1)
 
-
-def test_a_batch_that_counted_twice_is_judged_without_its_counts() -> None:
-    fate = [LANDED, GAP, LANDED, LOST]
-    assert judged(fate, [RecordedRange(0, 4, absent=0, sure=False)]).tally == Counter(lost=1, holes=1)
-
-
-def test_where_the_source_holds_nothing_nobody_can_tell() -> None:
-    judge = judged([LANDED, GAP, LOST, LANDED, LOST], [RecordedRange(0, 5, counted=False)], 4)
-    assert judge.tally == Counter(unknown=2, lost=1)
-    assert [(each.kind, *offsets_of(each)) for each in judge.findings.listed] == [
-        (FindingKind.UNKNOWN, 1, 2),
-        (FindingKind.LOST, 4),
-    ]
-
-
-def test_findings_are_bounded_and_counted() -> None:
-    found = Findings()
-    for offset in range(LISTED + 3):
-        found.add(FindingKind.LOST, "x" * 500, first=offset)
-    assert len(found.listed) == LISTED
-    assert found.unlisted == {"lost": 3}
-    assert max(len(each.says) for each in found.listed) <= 200
-    assert Finding(FindingKind.UNKNOWN, "").snapshots == ()
-    assert PROVEN == 0
-
-
-@pytest.mark.parametrize(
-    ("parent", "sequence", "found"),
-    [
-        (2, 2, []),  # others have cut main's history behind its third, and a branch keeps the second
-        (2, 4, [FindingKind.ROLLED_BACK]),  # it came after main's third, which goes back to before it
-        (None, 2, [FindingKind.ROLLED_BACK]),  # main has no second
-    ],
-)
-def test_what_a_branch_keeps_was_taken_back_only_where_main_can_tell(
-    parent: int | None, sequence: int, found: list[FindingKind]
-) -> None:
-    table = of_snapshots((7, 1, sequence), (3, parent, 3), main=3, ours=7)
-    findings = Findings()
-    landings = RecordedCommits({"n.t": cast(Any, SimpleNamespace(state=table))}, "p", 1, findings)
-    landings.add({"table": "n.t", "snapshot_id": 7, "token": "p/1/1/0", "rows": 1})
-    assert [each.kind for each in findings.listed] == found
-
-
-# -- what was acknowledged --------------------------------------------------------------------------------
 
 with_removed = st.lists(
     st.sampled_from([LANDED] * 3 + [FILTERED, GAP, LOST, REMOVED, REMOVED]), min_size=1, max_size=60
@@ -281,62 +186,153 @@ def parts_of(fate: list[str], kind: str) -> list[MissingRange]:
     return [MissingRange.of(run) for run in runs]
 
 
-@given(with_removed, st.integers(1, 20), st.integers(0, 60), st.integers(1, 60))
-def test_what_was_acknowledged_is_lost_no_more(fate: list[str], length: int, low: int, most: int) -> None:
-    """In however few ranges, whatever the source still holds; and what is lost beside it is lost."""
-    removed = fewer({AT: parts_of(fate, REMOVED)}, most).get(AT, [])
-    assert len(removed) <= most
-    judge = judged(fate, counted(fate, length), min(low, len(fate)), removed=removed)
-    wanted = Counter(fate)
-    assert (judge.tally["removed"], judge.tally["lost"]) == (wanted[REMOVED], wanted[LOST])
-    assert judge.tally["filtered"] == wanted[FILTERED]
-    assert {each.kind for each in judge.findings.listed} == ({FindingKind.LOST} if wanted[LOST] else set())
-
-
-@given(st.lists(st.sampled_from([LANDED, LOST, REMOVED]), min_size=1, max_size=60), st.integers(1, 20))
-def test_where_it_is_known_which_went_the_others_are_named(fate: list[str], length: int) -> None:
-    for ranges in (counted(fate, length), [RecordedRange(0, len(fate), counted=False)]):
-        judge = judged(fate, ranges, removed=parts_of(fate, REMOVED))
-        named = [offset for each in judge.findings.listed for offset in offsets_of(each)]
-        assert named == [offset for offset, each in enumerate(fate) if each == LOST]
-
-
-@given(fates, st.lists(st.booleans(), min_size=60, max_size=60), st.integers(1, 20), st.integers(1, 9))
-def test_acknowledged_once_nothing_is_left(fate: list[str], more: list[bool], length: int, most: int) -> None:
-    """What one look calls lost is what the next one calls removed; but not what goes after that."""
-    ranges = counted(fate, length)
-    first = judged(fate, ranges)
-    lost = first.tally["lost"]
-    assert total(first.lost) == lost
-    acknowledged = fewer(first.lost, most).get(AT, [])
-    second = judged(fate, ranges, removed=acknowledged)
-    assert (second.tally["removed"], second.tally["lost"], second.findings.listed) == (lost, 0, [])
-    later = [LOST if goes and each == LANDED else each for each, goes in zip(fate, more, strict=False)]
-    third = judged(later, ranges, removed=acknowledged)
-    assert (third.tally["removed"], third.tally["lost"]) == (lost, later.count(LOST) - lost)
-    back = [LANDED if each == LOST else each for each in fate]
-    assert judged(back, ranges, removed=acknowledged).findings.listed == []
-
-
 spans = st.lists(st.tuples(st.integers(0, 300), st.integers(1, 5)), max_size=30)
 
 
-@given(st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), spans), st.integers(1, 40))
-def test_fewer_ranges_hold_as_many(some: dict[tuple[str, int], list[tuple[int, int]]], most: int) -> None:
-    parts = {at: [MissingRange.of(run) for run in joined([(s, s + more) for s, more in of])] for at, of in some.items()}
-    found = fewer(parts, most)
-    assert total(found) == total(parts)
-    assert sum(map(len, found.values())) <= max(most, len(found))
-    for at, of in parts.items():
-        assert all(any(f.start <= each.start and each.end <= f.end for f in found[at]) for each in of)
-        assert total({at: bounded([each.run for each in of], most)}) == total({at: of})
-        assert len(bounded([each.run for each in of], most)) <= most + 1
+class TestRanges:
+    @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5))))
+    def test_that_touch_are_joined(self, spans: list[tuple[int, int]]) -> None:
+        runs = joined([(first, first + more) for first, more in spans])
+        covered = {offset for first, more in spans for offset in range(first, first + more + 1)}
+        assert [offset for first, last in runs for offset in range(first, last + 1)] == sorted(covered)
+        assert all(before[1] + 1 < after[0] for before, after in pairwise(runs))
+
+    @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=20), st.integers(0, 50), st.integers(0, 200))
+    def test_of_recorded_batches_cover_without_gap_or_overlap(
+        self, steps: list[tuple[int, bool]], start: int, end: int
+    ) -> None:
+        """And where ranges are taken together, no count is lost."""
+        ranges, at = [], 0
+        for length, known in steps:
+            if known:
+                ranges.append(RecordedRange(at, at + length, filtered=1, absent=length - 1))
+            at += length
+        for found in (ranges, _together(ranges, 12)):
+            cover = RecordedBatches({AT: found}).cover(AT, start, end)
+            spans = [(each.start, each.end) for each in cover]
+            assert all(before[1] == after[0] for before, after in pairwise(spans))
+            assert sum(last - first for first, last in spans) == max(0, end - start)
+        assert sum(each.filtered for each in _together(ranges, 12)) == len(ranges)
+
+    @given(st.dictionaries(st.tuples(st.just("t"), st.integers(0, 3)), spans), st.integers(1, 40))
+    def test_that_are_merged_hold_as_many_offsets(
+        self, some: dict[tuple[str, int], list[tuple[int, int]]], most: int
+    ) -> None:
+        parts = {
+            at: [MissingRange.of(run) for run in joined([(s, s + more) for s, more in of])] for at, of in some.items()
+        }
+        found = fewer(parts, most)
+        assert total(found) == total(parts)
+        assert sum(map(len, found.values())) <= max(most, len(found))
+        for at, of in parts.items():
+            assert all(any(f.start <= each.start and each.end <= f.end for f in found[at]) for each in of)
+            assert total({at: bounded([each.run for each in of], most)}) == total({at: of})
+            assert len(bounded([each.run for each in of], most)) <= most + 1
+
+    def test_of_lost_offsets_may_be_narrowed(self) -> None:
+        lost = {AT: [MissingRange(0, 10, 10), MissingRange(20, 30, 3)], ("other", 0): [MissingRange(0, 1, 1)]}
+        wanted = {AT: [(8, 21), (25, 40)], ("none", 0): [(0, 9)]}
+        assert narrowed(lost, wanted) == {
+            AT: [MissingRange(8, 10, 2), MissingRange(20, 22, 2), MissingRange(25, 30, 1)]
+        }
 
 
-def test_a_part_may_be_picked_of_what_is_lost() -> None:
-    lost = {AT: [MissingRange(0, 10, 10), MissingRange(20, 30, 3)], ("other", 0): [MissingRange(0, 1, 1)]}
-    wanted = {AT: [(8, 21), (25, 40)], ("none", 0): [(0, 9)]}
-    assert narrowed(lost, wanted) == {AT: [MissingRange(8, 10, 2), MissingRange(20, 22, 2), MissingRange(25, 30, 1)]}
+class TestFindings:
+    @given(fates, st.integers(1, 20), st.integers(0, 60))
+    def test_with_counts_name_the_outcome_of_each_offset(self, fate: list[str], length: int, low: int) -> None:
+        """Whatever the source still holds."""
+        wanted, judge = Counter(fate), judged(fate, counted(fate, length), min(low, len(fate)))
+        assert judge.tally["lost"] == wanted[LOST]
+        assert judge.tally["filtered"] + judge.tally["discarded"] == wanted[FILTERED] + wanted[DISCARDED]
+        assert judge.tally["holes"] + judge.tally["holes_recorded"] == wanted[GAP]
+        assert {each.kind for each in judge.findings.listed} == ({FindingKind.LOST} if wanted[LOST] else set())
+
+    @given(fates)
+    def test_without_counts_follow_from_the_source(self, fate: list[str]) -> None:
+        """Of a pipeline that leaves out nothing, or else nobody can."""
+        ranges = [RecordedRange(0, len(fate), counted=False)]
+        absent = [offset for offset, each in enumerate(fate) if each not in (LANDED, GAP)]
+        judge = judged(fate, ranges)
+        assert (judge.tally["lost"], judge.tally["holes"]) == (len(absent), fate.count(GAP))
+        assert [o for each in judge.findings.listed for o in offsets_of(each)] == absent
+        judge = judged(fate, ranges, filters=True)
+        assert (judge.tally["unknown"], judge.tally["holes"]) == (len(absent), fate.count(GAP))
+        assert {each.kind for each in judge.findings.listed} == ({FindingKind.UNKNOWN} if absent else set())
+
+    def test_of_a_batch_with_unsure_counts_ignore_them(self) -> None:
+        fate = [LANDED, GAP, LANDED, LOST]
+        assert judged(fate, [RecordedRange(0, 4, absent=0, sure=False)]).tally == Counter(lost=1, holes=1)
+
+    def test_are_unknown_where_the_source_holds_nothing(self) -> None:
+        judge = judged([LANDED, GAP, LOST, LANDED, LOST], [RecordedRange(0, 5, counted=False)], 4)
+        assert judge.tally == Counter(unknown=2, lost=1)
+        assert [(each.kind, *offsets_of(each)) for each in judge.findings.listed] == [
+            (FindingKind.UNKNOWN, 1, 2),
+            (FindingKind.LOST, 4),
+        ]
+
+    def test_are_listed_up_to_a_bound_and_counted_beyond(self) -> None:
+        found = Findings()
+        for offset in range(LISTED + 3):
+            found.add(FindingKind.LOST, "x" * 500, first=offset)
+        assert len(found.listed) == LISTED
+        assert found.unlisted == {"lost": 3}
+        assert max(len(each.says) for each in found.listed) <= 200
+        assert Finding(FindingKind.UNKNOWN, "").snapshots == ()
+        assert PROVEN == 0
+
+    @pytest.mark.parametrize(
+        ("parent", "sequence", "found"),
+        [
+            (2, 2, []),  # others have cut main's history behind its third, and a branch keeps the second
+            (2, 4, [FindingKind.ROLLED_BACK]),  # it came after main's third, which goes back to before it
+            (None, 2, [FindingKind.ROLLED_BACK]),  # main has no second
+        ],
+    )
+    def test_of_a_rollback_need_proof_by_main(
+        self, parent: int | None, sequence: int, found: list[FindingKind]
+    ) -> None:
+        table = of_snapshots((7, 1, sequence), (3, parent, 3), main=3, ours=7)
+        findings = Findings()
+        landings = RecordedCommits({"n.t": cast(Any, SimpleNamespace(state=table))}, "p", 1, findings)
+        landings.add({"table": "n.t", "snapshot_id": 7, "token": "p/1/1/0", "rows": 1})
+        assert [each.kind for each in findings.listed] == found
+
+    @given(with_removed, st.integers(1, 20), st.integers(0, 60), st.integers(1, 60))
+    def test_leave_out_what_was_acknowledged(self, fate: list[str], length: int, low: int, most: int) -> None:
+        """In however few ranges, whatever the source still holds; and what is lost beside it is lost."""
+        removed = fewer({AT: parts_of(fate, REMOVED)}, most).get(AT, [])
+        assert len(removed) <= most
+        judge = judged(fate, counted(fate, length), min(low, len(fate)), removed=removed)
+        wanted = Counter(fate)
+        assert (judge.tally["removed"], judge.tally["lost"]) == (wanted[REMOVED], wanted[LOST])
+        assert judge.tally["filtered"] == wanted[FILTERED]
+        assert {each.kind for each in judge.findings.listed} == ({FindingKind.LOST} if wanted[LOST] else set())
+
+    @given(st.lists(st.sampled_from([LANDED, LOST, REMOVED]), min_size=1, max_size=60), st.integers(1, 20))
+    def test_name_what_is_lost_beside_what_was_acknowledged(self, fate: list[str], length: int) -> None:
+        for ranges in (counted(fate, length), [RecordedRange(0, len(fate), counted=False)]):
+            judge = judged(fate, ranges, removed=parts_of(fate, REMOVED))
+            named = [offset for each in judge.findings.listed for offset in offsets_of(each)]
+            assert named == [offset for offset, each in enumerate(fate) if each == LOST]
+
+    @given(fates, st.lists(st.booleans(), min_size=60, max_size=60), st.integers(1, 20), st.integers(1, 9))
+    def test_disappear_once_all_were_acknowledged(
+        self, fate: list[str], more: list[bool], length: int, most: int
+    ) -> None:
+        """What one look calls lost is what the next one calls removed; but not what goes after that."""
+        ranges = counted(fate, length)
+        first = judged(fate, ranges)
+        lost = first.tally["lost"]
+        assert total(first.lost) == lost
+        acknowledged = fewer(first.lost, most).get(AT, [])
+        second = judged(fate, ranges, removed=acknowledged)
+        assert (second.tally["removed"], second.tally["lost"], second.findings.listed) == (lost, 0, [])
+        later = [LOST if goes and each == LANDED else each for each, goes in zip(fate, more, strict=False)]
+        third = judged(later, ranges, removed=acknowledged)
+        assert (third.tally["removed"], third.tally["lost"]) == (lost, later.count(LOST) - lost)
+        back = [LANDED if each == LOST else each for each in fate]
+        assert judged(back, ranges, removed=acknowledged).findings.listed == []
 
 
 class TestNegativeOffsets:

@@ -99,86 +99,6 @@ def send_commit(lake: CatalogClient) -> None:
         lake.pyiceberg.commit_table(table, (), ())
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (400, RequestRefused),
-        (401, Denied),
-        (403, Denied),
-        (404, TableMissing),
-        (419, Denied),
-        (429, Unreachable),
-        (500, Unreachable),
-        (501, RequestRefused),
-        (502, Unreachable),
-        (503, Unreachable),
-        (504, Unreachable),
-    ],
-)
-def test_a_status_becomes_one_of_our_exceptions(status: int, expected: type[CatalogError]) -> None:
-    with lake_answering(lambda _: refusal(status, f"bearer of {SECRET}, Bearer x.y.z")) as lake:
-        with pytest.raises(expected) as raised:
-            load(lake, "n.t")
-        assert SECRET not in str(raised.value)
-        assert "x.y.z" not in str(raised.value)
-        assert "loading table n.t" in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (400, RequestRefused),
-        (401, Denied),
-        (404, TableMissing),
-        (409, Conflict),
-        (429, Unreachable),
-        (500, OutcomeUnknown),
-        (502, OutcomeUnknown),
-        (503, OutcomeUnknown),
-        (504, OutcomeUnknown),
-        (507, OutcomeUnknown),
-    ],
-)
-def test_a_commits_answer_tells_whether_it_may_have_taken_effect(status: int, expected: type[CatalogError]) -> None:
-    with lake_answering(lambda _: refusal(status)) as lake, pytest.raises(expected):
-        send_commit(lake)
-
-
-def test_a_commits_unreadable_answer_leaves_its_outcome_open() -> None:
-    with lake_answering(lambda _: (200, "<html>")) as lake, pytest.raises(OutcomeUnknown):
-        send_commit(lake)
-
-
-def test_a_missing_namespace_is_named() -> None:
-    with (
-        lake_answering(lambda _: refusal(404, "Namespace does not exist: n")) as lake,
-        pytest.raises(NamespaceMissing, match="n"),
-    ):
-        create_table(lake, TableSpec("n.t", (Column("id", "long"),)))
-
-
-def test_a_server_that_hangs_is_unreachable_when_the_time_is_up() -> None:
-    over = Event()
-
-    def hang(_: BaseHTTPRequestHandler) -> tuple[int, str]:
-        over.wait(10)
-        return refusal(500)
-
-    with serving(hang) as uri:
-        started = time.monotonic()
-        with pytest.raises(Unreachable, match="no answer in time"):
-            connect(Connection(uri, read_timeout=0.3))
-        assert time.monotonic() - started < 5
-        over.set()
-
-
-def test_what_is_no_catalog_is_refused() -> None:
-    with serving(lambda _: (200, "<html>welcome</html>")) as uri, pytest.raises(RequestRefused, match="not one of"):
-        connect(Connection(uri))
-    with serving(lambda _: (404, "<html>nothing</html>")) as uri, pytest.raises(RequestRefused):
-        connect(Connection(uri))
-
-
 METADATA = {
     "format-version": 2,
     "location": "file:/t",
@@ -196,107 +116,178 @@ METADATA = {
 TOO_NEW = [{"id": 1, "name": "v", "type": "variant", "required": False}]
 
 
-@pytest.mark.parametrize(
-    ("metadata", "said"),
-    [
-        ({"format-version": 9}, "the table has format version 9, and understood are 1, 2, 3"),
-        ({"schemas": [{"type": "struct", "schema-id": 0, "fields": TOO_NEW}]}, "a column of type 'variant'"),
-        ({"schemas": "nonsense"}, "not one of an Iceberg REST catalog"),
-    ],
-)
-def test_a_table_that_cannot_be_understood_is_refused_with_what_is_new_in_it(
-    metadata: dict[str, object], said: str
-) -> None:
-    body = json.dumps({"metadata-location": "file:/m", "metadata": {**METADATA, **metadata}})
-    with lake_answering(lambda _: (200, body)) as lake:
-        with pytest.raises(RequestRefused, match=said):
-            load(lake, "n.t")
-        assert said in inspect(lake, "n.t").refusal
-        with pytest.raises(RequestRefused, match=said):
+class TestAnswer:
+    @pytest.mark.parametrize(
+        ("status", "expected"),
+        [
+            (400, RequestRefused),
+            (401, Denied),
+            (403, Denied),
+            (404, TableMissing),
+            (419, Denied),
+            (429, Unreachable),
+            (500, Unreachable),
+            (501, RequestRefused),
+            (502, Unreachable),
+            (503, Unreachable),
+            (504, Unreachable),
+        ],
+    )
+    def test_with_an_error_status_raises_one_of_our_exceptions(self, status: int, expected: type[CatalogError]) -> None:
+        with lake_answering(lambda _: refusal(status, f"bearer of {SECRET}, Bearer x.y.z")) as lake:
+            with pytest.raises(expected) as raised:
+                load(lake, "n.t")
+            assert SECRET not in str(raised.value)
+            assert "x.y.z" not in str(raised.value)
+            assert "loading table n.t" in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("status", "expected"),
+        [
+            (400, RequestRefused),
+            (401, Denied),
+            (404, TableMissing),
+            (409, Conflict),
+            (429, Unreachable),
+            (500, OutcomeUnknown),
+            (502, OutcomeUnknown),
+            (503, OutcomeUnknown),
+            (504, OutcomeUnknown),
+            (507, OutcomeUnknown),
+        ],
+    )
+    def test_to_a_commit_shows_whether_it_may_have_taken_effect(
+        self, status: int, expected: type[CatalogError]
+    ) -> None:
+        with lake_answering(lambda _: refusal(status)) as lake, pytest.raises(expected):
+            send_commit(lake)
+
+    def test_to_a_commit_that_is_unreadable_leaves_the_outcome_unknown(self) -> None:
+        with lake_answering(lambda _: (200, "<html>")) as lake, pytest.raises(OutcomeUnknown):
+            send_commit(lake)
+
+    def test_about_a_missing_namespace_names_it(self) -> None:
+        with (
+            lake_answering(lambda _: refusal(404, "Namespace does not exist: n")) as lake,
+            pytest.raises(NamespaceMissing, match="n"),
+        ):
             create_table(lake, TableSpec("n.t", (Column("id", "long"),)))
 
+    def test_that_does_not_come_in_time_means_unreachable(self) -> None:
+        over = Event()
 
-def test_a_token_that_is_not_taken_is_denied() -> None:
-    with serving(lambda _: refusal(401, f"unknown token {SECRET}")) as uri:
-        with pytest.raises(Denied) as raised:
-            connect(Connection(uri, token=SECRET))
-        assert SECRET not in str(raised.value)
+        def hang(_: BaseHTTPRequestHandler) -> tuple[int, str]:
+            over.wait(10)
+            return refusal(500)
+
+        with serving(hang) as uri:
+            started = time.monotonic()
+            with pytest.raises(Unreachable, match="no answer in time"):
+                connect(Connection(uri, read_timeout=0.3))
+            assert time.monotonic() - started < 5
+            over.set()
+
+    def test_of_a_server_that_is_no_catalog_is_refused(self) -> None:
+        with serving(lambda _: (200, "<html>welcome</html>")) as uri, pytest.raises(RequestRefused, match="not one of"):
+            connect(Connection(uri))
+        with serving(lambda _: (404, "<html>nothing</html>")) as uri, pytest.raises(RequestRefused):
+            connect(Connection(uri))
+
+    @pytest.mark.parametrize(
+        ("metadata", "said"),
+        [
+            ({"format-version": 9}, "the table has format version 9, and understood are 1, 2, 3"),
+            ({"schemas": [{"type": "struct", "schema-id": 0, "fields": TOO_NEW}]}, "a column of type 'variant'"),
+            ({"schemas": "nonsense"}, "not one of an Iceberg REST catalog"),
+        ],
+    )
+    def test_with_an_unsupported_table_names_what_is_unsupported(self, metadata: dict[str, object], said: str) -> None:
+        body = json.dumps({"metadata-location": "file:/m", "metadata": {**METADATA, **metadata}})
+        with lake_answering(lambda _: (200, body)) as lake:
+            with pytest.raises(RequestRefused, match=said):
+                load(lake, "n.t")
+            assert said in inspect(lake, "n.t").refusal
+            with pytest.raises(RequestRefused, match=said):
+                create_table(lake, TableSpec("n.t", (Column("id", "long"),)))
 
 
-def test_a_client_that_is_not_known_is_denied() -> None:
-    answer = 401, json.dumps({"error": "invalid_client", "error_description": f"who is {SECRET}"})
-    with serving(lambda _: answer) as uri:
-        properties = {"credential": f"me:{SECRET}", "oauth2-server-uri": f"{uri}/token"}
-        with pytest.raises(Denied) as raised:
-            connect(Connection(uri, properties=properties))
-        assert SECRET not in str(raised.value)
-
-
-def test_the_values_of_properties_whose_keys_are_to_be_hidden_are_not_shown() -> None:
-    with serving(lambda _: refusal(401, f"who is {SECRET}")) as uri:
-        for hidden, shown in ((HIDDEN_KEYS, True), (f"{HIDDEN_KEYS}|gate", False)):
+class TestCredentials:
+    def test_with_an_unknown_token_are_denied_without_showing_it(self) -> None:
+        with serving(lambda _: refusal(401, f"unknown token {SECRET}")) as uri:
             with pytest.raises(Denied) as raised:
-                connect(Connection(uri, properties={"gate": SECRET}, hidden_keys=hidden))
-            assert (SECRET in str(raised.value)) is shown
+                connect(Connection(uri, token=SECRET))
+            assert SECRET not in str(raised.value)
+
+    def test_of_an_unknown_client_are_denied_without_showing_them(self) -> None:
+        answer = 401, json.dumps({"error": "invalid_client", "error_description": f"who is {SECRET}"})
+        with serving(lambda _: answer) as uri:
+            properties = {"credential": f"me:{SECRET}", "oauth2-server-uri": f"{uri}/token"}
+            with pytest.raises(Denied) as raised:
+                connect(Connection(uri, properties=properties))
+            assert SECRET not in str(raised.value)
+
+    def test_under_a_hidden_key_are_not_shown(self) -> None:
+        with serving(lambda _: refusal(401, f"who is {SECRET}")) as uri:
+            for hidden, shown in ((HIDDEN_KEYS, True), (f"{HIDDEN_KEYS}|gate", False)):
+                with pytest.raises(Denied) as raised:
+                    connect(Connection(uri, properties={"gate": SECRET}, hidden_keys=hidden))
+                assert (SECRET in str(raised.value)) is shown
+
+    def test_are_sent_only_if_configured(self) -> None:
+        sent: list[str | None] = []
+
+        def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
+            sent.append(request.headers.get("Authorization"))
+            return 200, json.dumps({"defaults": {}, "overrides": {}})
+
+        with serving(answer) as uri:
+            connect(Connection(uri))
+            connect(Connection(uri, token=SECRET))
+            connect(Connection(uri, properties={"header.Authorization": "Basic abc"}))
+        assert sent == [None, f"Bearer {SECRET}", "Basic abc"]
+
+    def test_in_urls_and_headers_are_masked(self) -> None:
+        text = "http://me:word@host/x said Authorization: Bearer abc.def and Basic Zm9v"
+        assert redacted(text, ()) == "http://***host/x said Authorization: Bearer *** and Basic ***"
 
 
-def test_without_a_token_none_is_sent() -> None:
-    sent: list[str | None] = []
+class TestTranslation:
+    @pytest.mark.parametrize(
+        ("raised", "committing", "expected"),
+        [
+            (IntegrityError, False, Conflict),
+            (IntegrityError, True, Conflict),
+            (OperationalError, False, Unreachable),
+            (OperationalError, True, OutcomeUnknown),
+            (ProgrammingError, True, RequestRefused),
+        ],
+    )
+    def test_turns_database_errors_into_ours_without_the_statement(
+        self, raised: type[DBAPIError], expected: type[CatalogError], *, committing: bool
+    ) -> None:
+        """Those of pyiceberg's catalog over one, which lets them through; without the statement and its parameters."""
+        with (
+            pytest.raises(expected) as told,
+            translated("making it", committing=committing),
+        ):
+            raise raised("INSERT", {"secret": SECRET}, Exception("database is locked"))
+        assert str(told.value) == "making it: database is locked"
 
-    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str]:
-        sent.append(request.headers.get("Authorization"))
-        return 200, json.dumps({"defaults": {}, "overrides": {}})
+    @pytest.mark.parametrize(("committing", "expected"), [(True, Conflict), (False, RequestRefused)])
+    def test_calls_invalid_metadata_a_conflict_only_for_a_commit(
+        self, expected: type[CatalogError], *, committing: bool
+    ) -> None:
+        """As Java's catalog answers 400; where it says so of what it has, no patience helps."""
+        answer = requests.Response()
+        answer.status_code = 400
+        said = "ValidationException: Invalid snapshot with sequence number 2 greater than last sequence number 1"
+        with pytest.raises(expected), translated("staging", committing=committing):
+            raise BadRequestError(said) from requests.HTTPError(response=answer)
 
-    with serving(answer) as uri:
-        connect(Connection(uri))
-        connect(Connection(uri, token=SECRET))
-        connect(Connection(uri, properties={"header.Authorization": "Basic abc"}))
-    assert sent == [None, f"Bearer {SECRET}", "Basic abc"]
-
-
-def test_credentials_in_urls_and_headers_are_cut_out() -> None:
-    text = "http://me:word@host/x said Authorization: Bearer abc.def and Basic Zm9v"
-    assert redacted(text, ()) == "http://***host/x said Authorization: Bearer *** and Basic ***"
-
-
-@pytest.mark.parametrize(
-    ("raised", "committing", "expected"),
-    [
-        (IntegrityError, False, Conflict),
-        (IntegrityError, True, Conflict),
-        (OperationalError, False, Unreachable),
-        (OperationalError, True, OutcomeUnknown),
-        (ProgrammingError, True, RequestRefused),
-    ],
-)
-def test_a_databases_words_become_ours(
-    raised: type[DBAPIError], expected: type[CatalogError], *, committing: bool
-) -> None:
-    """Those of pyiceberg's catalog over one, which lets them through; without the statement and its parameters."""
-    with (
-        pytest.raises(expected) as told,
-        translated("making it", committing=committing),
-    ):
-        raise raised("INSERT", {"secret": SECRET}, Exception("database is locked"))
-    assert str(told.value) == "making it: database is locked"
-
-
-@pytest.mark.parametrize(("committing", "expected"), [(True, Conflict), (False, RequestRefused)])
-def test_metadata_that_a_commit_would_make_invalid_are_a_conflict(
-    expected: type[CatalogError], *, committing: bool
-) -> None:
-    """As Java's catalog answers 400; where it says so of what it has, no patience helps."""
-    answer = requests.Response()
-    answer.status_code = 400
-    said = "ValidationException: Invalid snapshot with sequence number 2 greater than last sequence number 1"
-    with pytest.raises(expected), translated("staging", committing=committing):
-        raise BadRequestError(said) from requests.HTTPError(response=answer)
-
-
-def test_a_snapshot_that_comes_too_late_is_a_conflict() -> None:
-    """As pyiceberg's own catalogs say it, without a server."""
-    with pytest.raises(Conflict), translated("staging"):
-        raise ValueError("Cannot add snapshot with sequence number 3 older than last sequence number 3")
+    def test_calls_an_outdated_sequence_number_a_conflict(self) -> None:
+        """As pyiceberg's own catalogs say it, without a server."""
+        with pytest.raises(Conflict), translated("staging"):
+            raise ValueError("Cannot add snapshot with sequence number 3 older than last sequence number 3")
 
 
 class TestClock:

@@ -77,32 +77,34 @@ COMMITS: dict[str, tuple[Do, list[int]]] = {
 }
 
 
-@pytest.mark.parametrize("failure", [Conflict("the refusal of a repeated request"), OutcomeUnknown("no answer")])
-@pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
-@pytest.mark.parametrize(("do", "expected"), COMMITS.values(), ids=COMMITS)
-def test_every_commit_takes_effect_once(
-    lake: CatalogClient,
-    monkeypatch: pytest.MonkeyPatch,
-    do: Do,
-    expected: list[int],
-    *,
-    heard: bool,
-    failure: Exception,
-) -> None:
-    """Every second answer is lost."""
-    commit: Callable[..., CommitTableResponse] = lake.pyiceberg.commit_table
-    sent: list[int] = []
+class TestCommit:
+    @pytest.mark.parametrize("failure", [Conflict("the refusal of a repeated request"), OutcomeUnknown("no answer")])
+    @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
+    @pytest.mark.parametrize(("do", "expected"), COMMITS.values(), ids=COMMITS)
+    def test_takes_effect_once_though_every_second_answer_is_lost(
+        self,
+        lake: CatalogClient,
+        monkeypatch: pytest.MonkeyPatch,
+        do: Do,
+        expected: list[int],
+        *,
+        heard: bool,
+        failure: Exception,
+    ) -> None:
+        """Every second answer is lost."""
+        commit: Callable[..., CommitTableResponse] = lake.pyiceberg.commit_table
+        sent: list[int] = []
 
-    def lose(*words: object) -> CommitTableResponse:
-        sent.append(1)
-        if len(sent) % 2 == 0:
-            return commit(*words)
-        if heard:
-            commit(*words)
-        raise failure
+        def lose(*words: object) -> CommitTableResponse:
+            sent.append(1)
+            if len(sent) % 2 == 0:
+                return commit(*words)
+            if heard:
+                commit(*words)
+            raise failure
 
-    before = len([*load(lake, NAME).ancestors()])
-    monkeypatch.setattr(lake.pyiceberg, "commit_table", lose)
-    do(lake)
-    assert rows_in(lake) == expected
-    assert len([*load(lake, NAME).ancestors()]) - before == 1
+        before = len([*load(lake, NAME).ancestors()])
+        monkeypatch.setattr(lake.pyiceberg, "commit_table", lose)
+        do(lake)
+        assert rows_in(lake) == expected
+        assert len([*load(lake, NAME).ancestors()]) - before == 1

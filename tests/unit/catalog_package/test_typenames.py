@@ -58,64 +58,62 @@ texts = st.recursive(
 )
 
 
-@given(texts)
-def test_every_type_survives_the_way_to_text_and_back(text: str) -> None:
-    parsed = parse_type(text)
-    assert parse_type(type_text(parsed)) == parsed
-    assert canonical(canonical(text)) == canonical(text)
+class TestTypeText:
+    @given(texts)
+    def test_survives_parsing_and_printing(self, text: str) -> None:
+        parsed = parse_type(text)
+        assert parse_type(type_text(parsed)) == parsed
+        assert canonical(canonical(text)) == canonical(text)
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("decimal( 10 , 2 )", "decimal(10,2)"),
-        (" struct<lat:double,tags : list< string >> ", "struct<lat: double, tags: list<string>>"),
-        (
-            'struct<"a b": long, "say ""x""": int, "plain": int>',
-            'struct<"a b": long, "say ""x""": int, plain: int>',
-        ),
-        ("map<string,list<long>>", "map<string, list<long>>"),
-        ("struct<>", "struct<>"),
-        (
-            'struct< required : required   int  "the ""x""" , b: list<required long>>',
-            'struct<required: required int "the ""x""", b: list<required long>>',
-        ),
-    ],
-)
-def test_a_type_has_one_canonical_text(text: str, expected: str) -> None:
-    assert canonical(text) == expected
-
-
-def test_a_bare_type_says_neither_what_is_required_nor_why() -> None:
-    assert bare('map<string, required struct<a: required long "why", b: list<required int>>>') == (
-        "map<string, struct<a: long, b: list<int>>>"
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("decimal( 10 , 2 )", "decimal(10,2)"),
+            (" struct<lat:double,tags : list< string >> ", "struct<lat: double, tags: list<string>>"),
+            (
+                'struct<"a b": long, "say ""x""": int, "plain": int>',
+                'struct<"a b": long, "say ""x""": int, plain: int>',
+            ),
+            ("map<string,list<long>>", "map<string, list<long>>"),
+            ("struct<>", "struct<>"),
+            (
+                'struct< required : required   int  "the ""x""" , b: list<required long>>',
+                'struct<required: required int "the ""x""", b: list<required long>>',
+            ),
+        ],
     )
-    assert bare('struct<"a":long>') == 'struct<"a":long>'
+    def test_has_one_canonical_form(self, text: str, expected: str) -> None:
+        assert canonical(text) == expected
 
+    def test_without_details_has_neither_required_nor_comments(self) -> None:
+        assert bare('map<string, required struct<a: required long "why", b: list<required int>>>') == (
+            "map<string, struct<a: long, b: list<int>>>"
+        )
+        assert bare('struct<"a":long>') == 'struct<"a":long>'
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "lang",
-        "list",
-        "list<>",
-        "list<long",
-        "list<long>>",
-        "map<long>",
-        "struct<a>",
-        "struct<a: long,>",
-        "decimal(99,2)",
-        "decimal",
-        "long x",
-        "struct<a: long?>",
-        "required long",
-        "struct<a: required>",
-        "struct<a: required required long>",
-        'list<long "why">',
-        "map<required string, long>",
-    ],
-)
-def test_what_is_no_type_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(ValueError, match="Iceberg type"):
-        parse_type(text)
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "lang",
+            "list",
+            "list<>",
+            "list<long",
+            "list<long>>",
+            "map<long>",
+            "struct<a>",
+            "struct<a: long,>",
+            "decimal(99,2)",
+            "decimal",
+            "long x",
+            "struct<a: long?>",
+            "required long",
+            "struct<a: required>",
+            "struct<a: required required long>",
+            'list<long "why">',
+            "map<required string, long>",
+        ],
+    )
+    def test_that_names_no_iceberg_type_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="Iceberg type"):
+            parse_type(text)

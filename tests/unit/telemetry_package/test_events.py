@@ -21,22 +21,21 @@ class TableFull(Event, name="table_full", level="warning"):
         to.count("lakehouse.snapshots.expired", 3, table=self.table)
 
 
-def test_one_event_is_a_line_and_a_metric() -> None:
-    with recorded() as seen, capture_logs() as lines:
-        events = Events(LogLines(structlog.get_logger()), Metrics(Meter(seen.telemetry, pipeline="plant-7")))
-        events.emit(TableFull(table="a", took_s=1.23456))
-        assert seen.total("lakehouse.snapshots.expired", pipeline="plant-7", table="a") == 3
-    assert lines == [{**AT, "table": "a", "took_s": 1.235}]
+class TestEvent:
+    def test_writes_a_log_line_and_counts_a_metric(self) -> None:
+        with recorded() as seen, capture_logs() as lines:
+            events = Events(LogLines(structlog.get_logger()), Metrics(Meter(seen.telemetry, pipeline="plant-7")))
+            events.emit(TableFull(table="a", took_s=1.23456))
+            assert seen.total("lakehouse.snapshots.expired", pipeline="plant-7", table="a") == 3
+        assert lines == [{**AT, "table": "a", "took_s": 1.235}]
 
+    def test_shows_an_error_as_its_type_and_message(self) -> None:
+        assert TableFull(table="a", took_s=1, why=OSError("no room")).line()["why"] == "OSError: no room"
 
-def test_errors_are_said_in_a_sentence() -> None:
-    assert TableFull(table="a", took_s=1, why=OSError("no room")).line()["why"] == "OSError: no room"
-
-
-def test_listeners_hear_in_their_order_and_only_while_they_listen() -> None:
-    heard: list[str] = []
-    events = Events(lambda _: heard.append("first"))
-    with events.heard_by(lambda _: heard.append("second")):
+    def test_reaches_the_listeners_in_order_while_they_are_registered(self) -> None:
+        heard: list[str] = []
+        events = Events(lambda _: heard.append("first"))
+        with events.heard_by(lambda _: heard.append("second")):
+            events.emit(TableFull(table="a", took_s=1))
         events.emit(TableFull(table="a", took_s=1))
-    events.emit(TableFull(table="a", took_s=1))
-    assert heard == ["first", "second", "first"]
+        assert heard == ["first", "second", "first"]

@@ -17,55 +17,52 @@ CLOSED = {"event", "outcome", "reason", "stage", "process", "signal", "kind"}
 CONVENTION = re.compile(r"[a-z]+(\.[a-z]+)*")
 
 
-def test_every_instrument_has_a_name_a_meaning_and_attributes_that_are_few() -> None:
-    for name, it in INSTRUMENTS.items():
-        assert CONVENTION.fullmatch(name), name
-        assert it.meaning, name
-        for attribute in it.attributes:
-            assert attribute in ATTRIBUTES, f"{name}: nothing says what keeps the values of {attribute} few"
-            assert (attribute in it.values) == (attribute in CLOSED), (name, attribute)
+class TestInstruments:
+    def test_have_a_name_a_meaning_and_bounded_attributes(self) -> None:
+        for name, it in INSTRUMENTS.items():
+            assert CONVENTION.fullmatch(name), name
+            assert it.meaning, name
+            for attribute in it.attributes:
+                assert attribute in ATTRIBUTES, f"{name}: nothing says what keeps the values of {attribute} few"
+                assert (attribute in it.values) == (attribute in CLOSED), (name, attribute)
+
+    def test_have_buckets_and_seconds_only_as_histograms(self) -> None:
+        for name, it in INSTRUMENTS.items():
+            assert bool(it.buckets) == (it.kind == "histogram"), name
+            assert it.kind != "histogram" or it.unit == "s", name
+
+    def test_have_the_closed_lists_of_the_pipeline(self) -> None:
+        records = INSTRUMENTS["lakehouse.records"].values
+        assert set(records["reason"]) == {str(reason) for reason in Reason}
+        assert set(records["outcome"]) == {LANDED, "dead", TRIMMED, FILTERED, DISCARDED}
+        assert INSTRUMENTS["lakehouse.verify.findings"].values["kind"] == tuple(map(str, FindingKind))
+
+    def test_have_distinct_names_in_prometheus(self) -> None:
+        names = [
+            prometheus_name(it.name, it.unit, counter=it.kind == "counter", gauge=it.kind == "gauge")
+            for it in INSTRUMENTS.values()
+        ]
+        assert len(set(names)) == len(names)
 
 
-def test_histograms_alone_have_buckets_and_seconds_are_their_unit() -> None:
-    for name, it in INSTRUMENTS.items():
-        assert bool(it.buckets) == (it.kind == "histogram"), name
-        assert it.kind != "histogram" or it.unit == "s", name
+class TestMetricsPage:
+    def test_has_a_row_for_each_metric_and_each_attribute(self) -> None:
+        page = metrics_page()
+        for it in INSTRUMENTS.values():
+            (row,) = [line for line in page.splitlines() if line.startswith(f"| `{it.name}`")]
+            assert it.meaning in row
+            assert len(re.findall(r"(?<!\\)\|", row)) == 6
+        for attribute in ATTRIBUTES:
+            assert re.search(rf"^\| `(lakehouse\.)?{re.escape(attribute)}` \|", page, re.MULTILINE), attribute
 
+    def test_has_the_same_content_as_json(self) -> None:
+        assert [entry["name"] for entry in metrics()] == list(INSTRUMENTS)
+        (records,) = [entry for entry in metrics() if entry["name"] == "lakehouse.records"]
+        assert records["prometheus"] == "lakehouse_records_total"
+        assert isinstance(attributes := records["attributes"], dict)
+        assert "broken_json" in attributes["lakehouse.reason"]
 
-def test_the_closed_lists_are_those_of_the_pipeline() -> None:
-    records = INSTRUMENTS["lakehouse.records"].values
-    assert set(records["reason"]) == {str(reason) for reason in Reason}
-    assert set(records["outcome"]) == {LANDED, "dead", TRIMMED, FILTERED, DISCARDED}
-    assert INSTRUMENTS["lakehouse.verify.findings"].values["kind"] == tuple(map(str, FindingKind))
-
-
-def test_names_in_prometheus_are_told_apart() -> None:
-    names = [
-        prometheus_name(it.name, it.unit, counter=it.kind == "counter", gauge=it.kind == "gauge")
-        for it in INSTRUMENTS.values()
-    ]
-    assert len(set(names)) == len(names)
-
-
-def test_the_page_has_a_row_for_each_and_says_what_each_attribute_is() -> None:
-    page = metrics_page()
-    for it in INSTRUMENTS.values():
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{it.name}`")]
-        assert it.meaning in row
-        assert len(re.findall(r"(?<!\\)\|", row)) == 6
-    for attribute in ATTRIBUTES:
-        assert re.search(rf"^\| `(lakehouse\.)?{re.escape(attribute)}` \|", page, re.MULTILINE), attribute
-
-
-def test_for_machines_it_says_the_same() -> None:
-    assert [entry["name"] for entry in metrics()] == list(INSTRUMENTS)
-    (records,) = [entry for entry in metrics() if entry["name"] == "lakehouse.records"]
-    assert records["prometheus"] == "lakehouse_records_total"
-    assert isinstance(attributes := records["attributes"], dict)
-    assert "broken_json" in attributes["lakehouse.reason"]
-
-
-def test_the_command_line_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    command = Command(capsys)
-    assert command("metrics").out == metrics_page()
-    assert json.loads(command("metrics", "--json").out) == metrics()
+    def test_is_printed_by_the_command_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        command = Command(capsys)
+        assert command("metrics").out == metrics_page()
+        assert json.loads(command("metrics", "--json").out) == metrics()
