@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 
 import pytest
 
+from lakehouse_ingest.errors import LedgerUnclear
 from lakehouse_ingest.ledger import marks
 from lakehouse_ingest.ledger.keys import MARK
 from lakehouse_ingest.ledger.marks import Mark, Summary, newest, to_summary
@@ -18,9 +19,11 @@ STORIES, COMMITS = 30, 25
 def mark_of(dice: random.Random, generation: int, epoch: int, batch: int) -> Mark:
     """Of any partitions, and at any offsets: what others roll back or restore has no order."""
     parts = [(dice.choice("ab"), number) for number in range(dice.randint(1, 4))]
-    offsets = [{at: dice.randrange(1000) for at in parts} for _ in range(3)]
+    start, following, complete = ({at: dice.randrange(1000) for at in parts} for _ in range(3))
     topics = {topic: dice.choice(["", "id-1", "id-2"]) for topic, _ in parts}
-    return Mark(Token("plant", generation, epoch, batch), SourceIdentity("c", topics), *offsets, settings=str(batch))
+    return Mark(
+        Token("plant", generation, epoch, batch), SourceIdentity("c", topics), start, following, complete, str(batch)
+    )
 
 
 def commit_of(dice: random.Random, number: int) -> Summary:
@@ -93,5 +96,5 @@ class TestNewestMark:
         assert kept
         both = [dict(each)[f"{MARK}plant"] for each in (one, other)]
         for between in (marks.SEPARATOR, "', '", "\n", ""):
-            with pytest.raises(marks.LedgerUnclear):
+            with pytest.raises(LedgerUnclear):
                 newest([{f"{MARK}plant": between.join(both)}], "plant")
