@@ -31,6 +31,7 @@ own exception is not chained where it would show more.
 """
 
 import errno
+import os
 import re
 import time
 from collections.abc import Collection, Iterator
@@ -308,6 +309,8 @@ def _reason(error: Exception, secrets: Collection[str]) -> str:
         return "no answer in time"
     if isinstance(error, UnreadableAnswer):
         return _unread(error)
+    if isinstance(error, OSError) and error.errno in _DISK_REFUSES:
+        return os.strerror(error.errno)  # pyarrow puts the file's whole path before it
     text = str(_root(error)) if isinstance(error, requests.RequestException) else str(error)
     # In front of it pyarrow names the file at length, which may be all that is left after the cut.
     text = found[0] if (found := _STORE_SAYS.search(text)) else text

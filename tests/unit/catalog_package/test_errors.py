@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
+from errno import ENOSPC
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from catalog import (
     Conflict,
     Connection,
     Denied,
+    FilesUnwritable,
     NamespaceMissing,
     OutcomeUnknown,
     RequestRefused,
@@ -288,6 +290,12 @@ class TestTranslation:
         """As pyiceberg's own catalogs say it, without a server."""
         with pytest.raises(Conflict), translated("staging"):
             raise ValueError("Cannot add snapshot with sequence number 3 older than last sequence number 3")
+
+    def test_names_what_a_full_disk_says_without_the_path_before_it(self) -> None:
+        said = f"[Errno 28] Error writing bytes to file {'/long' * 80}. Detail: [errno 28] No space left on device"
+        with pytest.raises(FilesUnwritable) as told, translated("appending to ns.t"):
+            raise OSError(ENOSPC, said)
+        assert str(told.value) == "appending to ns.t: No space left on device"
 
 
 class TestClock:
