@@ -1,6 +1,7 @@
 """Settings in, a SparkSession out: the locked jars, the catalog named `lake`, nothing resolved at run time."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -40,6 +41,7 @@ LAUNCH = ("spark.master", "spark.submit.", "spark.driver.", JARS)
 # collector take is more than that work: 4 seconds of the processor in each start, and 40 MB. A heap that begins with a
 # part of the machine's memory is filled before it is collected: 90 MB on a machine of 24 GB. A collector, a
 # compiler or a heap that `spark.driver.extraJavaOptions` names comes later on the command line, and counts.
+TEMPORARY = "-Djava.io.tmpdir"
 LEAN = "-XX:+NeverActAsServerClassMachine -XX:TieredStopAtLevel=1 -Xms48m"
 TUNED = {
     "spark.scheduler.mode": "FAIR",  # between streams; see `stream`
@@ -196,6 +198,7 @@ def _java_scratch(scratch: Path) -> Path:
 def _options(
     name: str, settings: SparkSettings, jars: Sequence[Path], scratch: Path, classes: str = ""
 ) -> dict[str, str]:
+    submitted = os.environ.get("SPARK_SUBMIT_OPTS", "")  # they come before what is set here, which would win
     # A URI has no blank, though the path may have one.
     log4j = Path(str(files("lakehouse_ingest").joinpath("environment", "log4j2.properties")))
     # On a laptop the host's name may resolve to an address on which nothing listens.
@@ -228,7 +231,7 @@ def _options(
                 None,
                 (
                     LEAN,
-                    f'"-Djava.io.tmpdir={_java_scratch(scratch)}"',
+                    "" if TEMPORARY in submitted else f'"{TEMPORARY}={_java_scratch(scratch)}"',
                     f"-Dlog4j2.configurationFile={log4j.as_uri()}",
                     classes,
                     settings.options.get(JAVA_OPTIONS),

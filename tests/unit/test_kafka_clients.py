@@ -209,3 +209,15 @@ class TestQuestion:
         command = [sys.executable, "-m", "tests.services.abandoned_question", "127.0.0.1:1"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
         assert (done.returncode, done.stdout) == (0, "1 left to the next source, and 0 by it\n"), done.stderr
+
+
+class TestGroupOffsets:
+    @pytest.mark.parametrize("protocol", ["classic", "consumer"])
+    def test_are_tried_again_under_each_protocol_of_groups(
+        self, protocol: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """librdkafka makes no client with options that the protocol does not have."""
+        monkeypatch.setattr(kafka, "ASK_S", 0.5)
+        settings = SourceSettings.model_validate({"brokers": "127.0.0.1:1", "options": {"group.protocol": protocol}})
+        with pytest.raises(TryAgain):
+            kafka.Kafka(settings, ["sensors"]).publish({("sensors", 0): 1}, "plant")

@@ -134,6 +134,7 @@ class Reading:
 
     def records(self) -> Iterator[Records]:
         self._kept.said.clear()
+        self._kept.statistics.clear()
         self._consumer.assign([TopicPartition(self._topic, at, part.next) for at, part in self._parts.items()])
         while self._left:
             with without_collector():
@@ -277,7 +278,8 @@ class Reading:
         moved = False
         for partition, part in self._parts.items():
             at = found.get(str(partition), {}).get("next_offset", -1)
-            if not part.has_ended and at > part.fetched:
+            # Another offset, not only a later one: the first statistics may still be about earlier shares.
+            if not part.has_ended and at >= 0 and at != part.fetched:
                 moved, part.fetched = moved or part.fetched >= 0, at
         return moved
 

@@ -211,9 +211,9 @@ class Kafka:
         parts = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         if not parts:
             return
-        committer = self._committer(group)
         self._committed.clear()
         try:
+            committer = self._committer(group)
             committer.commit(offsets=parts, asynchronous=True)
         except KafkaException as failure:
             raise self._explained(failure.args[0], group) from failure
@@ -234,9 +234,10 @@ class Kafka:
         about a group (librdkafka#4605).
         """
         if self._hinting is None:
-            client: dict[str, Any] = {
-                "session.timeout.ms": COORDINATOR_MS,
-                **for_librdkafka(self._settings),
+            client: dict[str, Any] = {"session.timeout.ms": COORDINATOR_MS, **for_librdkafka(self._settings)}
+            if client.get("group.protocol") == "consumer":
+                del client["session.timeout.ms"]  # then it is the broker's, and librdkafka makes no client that sets it
+            client |= {
                 "group.id": group,
                 "log_level": 0,
                 "enable.auto.commit": False,
