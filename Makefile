@@ -40,13 +40,13 @@ install: $(VENV)/.installed
 demo: install
 	@$(BIN)/lakehouse-ingest demo $(if $(KEEP),--keep)
 
-# Three at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting.
+# Four at a time, file by file: each with a broker, a catalog and a Spark of its own. Half of a test is waiting.
 # In the order of their folders, where the longest (tests/faults) come first, not last and alone.
 # With LAKEHOUSE_TEST_COSTS=build/costs.jsonl each test writes what it costs; `python -m tests.services.costs` adds it up.
 # A worker that crashes ends the run and is named: xdist 3.8 would go on with another one, and then wait for ever.
-# WORKERS=4 needs 2 GB more, and makes use of the sixth of the processor that three leave idle.
+# Three at a time took two minutes more on two cores. Each takes about 2 GB: WORKERS=2 on a small machine.
 test: install
-	$(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
+	$(BIN)/python -m pytest -n $(or $(WORKERS),4) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
 
 test-core: install
 	$(BIN)/python -m pytest tests/unit tests/stages tests/properties

@@ -38,7 +38,7 @@ class Jvm:
         self.name, self.log = name, log
         py4j = next(SPARK_JARS.glob("py4j-*.jar"))
         java = find_java()
-        classes = shlex.split(java_options(java, classpath[0].parent, name))
+        classes = shlex.split(java_options(java, classpath[0].parent, name)) if classpath else []
         if log.exists():
             log.replace(log.with_name(f"{log.name}.1"))
         with ExitStack() as started:
