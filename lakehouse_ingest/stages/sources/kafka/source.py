@@ -234,10 +234,10 @@ class Kafka:
         about a group (librdkafka#4605).
         """
         if self._hinting is None:
-            client: dict[str, Any] = {"session.timeout.ms": COORDINATOR_MS, **for_librdkafka(self._settings)}
-            if client.get("group.protocol") == "consumer":
-                del client["session.timeout.ms"]  # then it is the broker's, and librdkafka makes no client that sets it
-            client |= {
+            client: dict[str, Any] = {
+                "session.timeout.ms": COORDINATOR_MS,
+                **for_librdkafka(self._settings),
+                "group.protocol": "classic",  # the other one has no such timeout, and this client joins no group
                 "group.id": group,
                 "log_level": 0,
                 "enable.auto.commit": False,
