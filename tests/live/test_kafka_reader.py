@@ -327,6 +327,7 @@ class TestBroker:
                 list(reading)
             assert time.monotonic() - began < 20
             assert topic not in {name for _, name in consumers._kept}
+        assert until(lambda: leads(brokers, topic), PATIENCE)
         (share,) = everything(brokers, topic)
         assert offsets(reader(brokers).read(share)) == list(range(LONG))
 
@@ -345,6 +346,15 @@ def halted(kafka: EmbeddedBroker) -> Iterator[None]:
     finally:
         os.kill(kafka.java, SIGCONT)
         assert until(lambda: answers(kafka.uri or ""), PATIENCE)
+
+
+def leads(brokers: str, topic: str) -> bool:
+    """A broker that was away for long has to take over its partitions again first."""
+    try:
+        everything(brokers, topic)
+    except TryAgain:
+        return False
+    return True
 
 
 def answers(brokers: str) -> bool:
