@@ -28,7 +28,7 @@ def make(made: Path, write: Callable[[Path], None]) -> bool:
     """Lets `write` make the archive where there is none, and removes those of its kind that are no longer used.
 
     One process does so at a time, and the others wait for it. There is one lock for all archives: if each had its own,
-    these would have to be removed as well, and a process that waits for a removed lock waits for nobody.
+    these would have to be removed as well, and a process that waits for a removed lock excludes no other.
     """
     with FileLock(made.with_name(LOCK)):
         if made.is_file():

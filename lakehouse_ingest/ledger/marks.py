@@ -102,7 +102,7 @@ def from_summary(summary: Summary, pipeline: str) -> Mark | None:
     return decode(text)
 
 
-# What `newest` has found, by a digest of the marks' texts, for as long as somebody has it. Each commit looks at all
+# What `newest` has found, by a digest of the marks' texts, for as long as it is in use. Each commit looks at all
 # marks of a table four times. To decode a hundred of them takes 60 ms with 600 partitions.
 _found: WeakValueDictionary[bytes, Mark] = WeakValueDictionary()
 

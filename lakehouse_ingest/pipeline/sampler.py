@@ -118,7 +118,7 @@ def looking(looks: Looks) -> Iterator[None]:
 
 def _until(end: Event, looks: Looks) -> None:
     while not end.wait(_pause(looks)):
-        _safely(looks.look, looks.watch)
+        safely(looks.look, looks.watch)
 
 
 def _pause(looks: Looks) -> float:
@@ -127,9 +127,10 @@ def _pause(looks: Looks) -> float:
     return LOOK_S if all(stream.at for stream in looks.streams) else FIRST_S
 
 
-def _safely(look: Callable[[], None], watch: Watch) -> None:
+def safely(look: Callable[[], None], watch: Watch) -> None:
+    """Look once. No failure of a look may end a stream, or the thread that looks."""
     began = monotonic()
     try:
         look()
-    except Exception as failure:  # noqa: BLE001 - no failure here may end a stream, or the sampler
+    except Exception as failure:  # noqa: BLE001 - it is reported
         watch.emit(LookFailed(error=failure, took_s=monotonic() - began))

@@ -12,8 +12,9 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from lakehouse_ingest.environment.spark_internals import executors
-from lakehouse_ingest.observe.events import LookFailed, TasksWait
+from lakehouse_ingest.observe.events import TasksWait
 from lakehouse_ingest.observe.watch import Watch
+from lakehouse_ingest.pipeline.sampler import safely
 from lakehouse_ingest.printable import many
 
 LOOK_S = 5.0
@@ -105,8 +106,4 @@ def tasks_of(spark: SparkSession) -> SeenTasks:
 
 def _until(end: Event, tasks: WaitingTasks) -> None:
     while not end.wait(LOOK_S):
-        began = tasks.clock()
-        try:
-            tasks.look()
-        except Exception as failure:  # noqa: BLE001 - no failure here may end a stream, or this thread
-            tasks.watch.emit(LookFailed(error=failure, took_s=tasks.clock() - began))
+        safely(tasks.look, tasks.watch)

@@ -53,7 +53,7 @@ def samples(batch: Range, identity: SourceIdentity, most: int, cores: int = 1) -
     """Shares of about `most` offsets near the ends of the partitions: what begins in a batch and stays is in them.
 
     They end before the batch does, because a consumer that has passed the end of a share can't be used for it any more.
-    So one can go on with the last shares; for the others a worker connects anew.
+    So one can go on with the last shares; for the others a worker connects again.
     """
     parts = _parts(batch)
     each = most // max(1, len(parts))

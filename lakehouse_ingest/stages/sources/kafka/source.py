@@ -37,8 +37,8 @@ Answer = TypeVar("Answer")
 EARLIEST, LATEST = EarliestSpec(), LatestSpec()  # type: ignore[no-untyped-call]
 ASK_S = 10.0  # limit of one request to the brokers; the pipeline's back-off repeats it
 LOOK_S = 0.1  # how often we look at the errors of connections while we wait for an answer
-# How long a commit of group offsets waits for the group's coordinator. librdkafka's default is 45 s, and whoever frees
-# the client meanwhile waits as long, with a core of the processor that is busy for nothing.
+# How long a commit of group offsets waits for the group's coordinator. librdkafka's default is 45 s. Freeing the
+# client meanwhile takes as long, and keeps a core of the processor busy for nothing.
 COORDINATOR_MS = 6_000
 NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
