@@ -219,5 +219,5 @@ class TestGroupOffsets:
         """librdkafka makes no client with options that the protocol does not have."""
         monkeypatch.setattr(kafka, "ASK_S", 0.5)
         settings = SourceSettings.model_validate({"brokers": "127.0.0.1:1", "options": {"group.protocol": protocol}})
-        with pytest.raises(TryAgain):
+        with pytest.raises(TryAgain, match="did not take the offsets of the group plant in time"):
             kafka.Kafka(settings, ["sensors"]).publish({("sensors", 0): 1}, "plant")
